@@ -1,0 +1,48 @@
+"""(head, relation) -> tails, against dictionaries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuckerkg.answers import Answers, rows_of
+
+triples = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 5)), max_size=40)
+
+
+def as_dict(rows):
+    tails = defaultdict(set)
+    for head, relation, tail in rows:
+        tails[head, relation].add(tail)
+    return tails
+
+
+@given(triples)
+def test_find_gives_the_distinct_tails_of_any_query(rows):
+    answers = Answers.of(torch.tensor(rows, dtype=torch.long).view(-1, 3), 4)
+    known = as_dict(rows)
+    heads = torch.arange(6).repeat_interleave(4)
+    relation_ids = torch.arange(4).repeat(6)
+    offsets, tails = answers.find(heads, relation_ids)
+    for query in range(24):
+        found = tails[offsets[query] : offsets[query + 1]].tolist()
+        assert found == sorted(known[query // 4, query % 4])
+
+
+@given(triples)
+def test_select_follows_the_order_of_the_queries(rows):
+    answers = Answers.of(torch.tensor(rows, dtype=torch.long).view(-1, 3), 4)
+    known = as_dict(rows)
+    assert len(answers) == len(known)
+    order = torch.arange(len(answers)).flip(0)
+    offsets, tails = answers.select(order)
+    for place, query in enumerate(order.tolist()):
+        key = int(answers.heads[query]), int(answers.relation_ids[query])
+        assert tails[offsets[place] : offsets[place + 1]].tolist() == sorted(known[key])
+
+
+def test_rows_of_repeats_each_row_once_per_value():
+    assert rows_of(torch.tensor([0, 2, 3, 3, 4])).tolist() == [0, 0, 1, 3]

@@ -1,0 +1,127 @@
+"""Batches: what is sampled, what is a positive, and that a step's batch depends on (seed, step) only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from graphs import random_triples
+
+from tuckerkg.answers import rows_of
+from tuckerkg.batches import RandomSubgraphs, TrainingGraph, WholeGraph
+
+N, R = 30, 4
+TRIPLES = random_triples(0, N, R, 200)
+
+
+def training_graph(**changes) -> TrainingGraph:
+    return TrainingGraph(**{"triples": TRIPLES, "num_entities": N, "num_relations": R, "seed": 5} | changes)
+
+
+def positives_of(batch) -> set[tuple[int, int, int]]:
+    """Triples (head, relation below 2R, tail) in the dataset's ids."""
+    rows = rows_of(batch.offsets)
+    ids = torch.arange(N) if batch.entity_ids is None else batch.entity_ids
+    columns = ids[batch.heads[rows]], batch.relation_ids[rows], ids[batch.positives]
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def edges_of(graph, entity_ids=None) -> set[tuple[int, int, int]]:
+    """Messages (source, relation, target) in the dataset's ids, read back from the sparse weights."""
+    weights = graph.weights.to_dense()
+    ids = torch.arange(N) if entity_ids is None else entity_ids
+    return {
+        (int(ids[graph.sources[pair]]), int(graph.groups.relation_ids[pair]), int(ids[target]))
+        for target, pair in weights.nonzero().tolist()
+    }
+
+
+def both_directions(triples) -> set[tuple[int, int, int]]:
+    return {(h, r, t) for h, r, t in triples.tolist()} | {(t, r + R, h) for h, r, t in triples.tolist()}
+
+
+ALL = both_directions(TRIPLES)
+
+
+def test_a_subgraph_has_the_sizes_that_were_asked_for():
+    batches = RandomSubgraphs(training_graph(), triples=60, message_share=0.5, positives=20)
+    batch = batches.batch(3)
+    assert len(positives_of(batch)) == 2 * 20
+    assert batch.graph.num_edges == 2 * 30
+    assert positives_of(batch) <= ALL
+    assert edges_of(batch.graph, batch.entity_ids) <= ALL
+    assert batches.steps_per_epoch == -(-len(TRIPLES) // 20)
+
+
+def test_candidates_are_exactly_the_entities_of_the_sample():
+    batch = RandomSubgraphs(training_graph(), triples=10, message_share=1.0, positives=10).batch(0)
+    used = {entity for h, _, t in positives_of(batch) for entity in (h, t)}
+    assert set(batch.entity_ids.tolist()) == used
+
+
+def test_about_half_of_the_positives_are_messages_unless_removed():
+    kept = RandomSubgraphs(training_graph(), triples=150, positives=100).batch(0)
+    shared = positives_of(kept) & edges_of(kept.graph, kept.entity_ids)
+    assert 0.3 < len(shared) / len(positives_of(kept)) < 0.7
+    removed = RandomSubgraphs(training_graph(), triples=150, positives=100, remove_own_edges=True).batch(0)
+    assert not positives_of(removed) & edges_of(removed.graph, removed.entity_ids)
+
+
+def test_marking_known_tails_adds_every_training_tail_among_the_candidates():
+    plain = RandomSubgraphs(training_graph(), triples=60, positives=10).batch(1)
+    known = RandomSubgraphs(training_graph(marks_known=True), triples=60, positives=10).batch(1)
+    assert torch.equal(plain.heads, known.heads)
+    ids = known.entity_ids.tolist()
+    asked = {(ids[h], r) for h, r in zip(known.heads.tolist(), known.relation_ids.tolist(), strict=True)}
+    assert positives_of(known) == {(h, r, t) for h, r, t in ALL if (h, r) in asked and t in set(ids)}
+    assert positives_of(plain) < positives_of(known)
+
+
+def test_an_epoch_over_the_whole_graph_sees_every_triple_once():
+    batches = WholeGraph(training_graph(), queries=16)
+    seen = [positives_of(batches.batch(step)) for step in range(batches.steps_per_epoch)]
+    assert sum(len(part) for part in seen) == len(ALL)
+    assert set().union(*seen) == ALL
+    again = [positives_of(batches.batch(step + batches.steps_per_epoch)) for step in range(batches.steps_per_epoch)]
+    assert seen != again
+
+
+def test_the_whole_graph_sends_all_messages_and_can_leave_out_the_batch_itself():
+    batch = WholeGraph(training_graph(), queries=16).batch(2)
+    assert edges_of(batch.graph) == ALL
+    batch = WholeGraph(training_graph(), queries=16, remove_own_edges=True).batch(2)
+    own = positives_of(batch)
+    mirrored = {(t, (r + R) % (2 * R), h) for h, r, t in own}
+    assert edges_of(batch.graph) == ALL - own - mirrored
+
+
+def test_a_share_of_the_messages_is_drawn_anew_each_step():
+    batches = WholeGraph(training_graph(), queries=16, message_share=0.25)
+    first, second = batches.batch(0), batches.batch(1)
+    assert first.graph.num_edges == 2 * round(len(TRIPLES) * 0.25)
+    assert edges_of(first.graph) != edges_of(second.graph)
+
+
+@pytest.mark.parametrize(
+    ("build", "options"), [(RandomSubgraphs, {"triples": 50, "positives": 20}), (WholeGraph, {"queries": 16})]
+)
+def test_a_batch_depends_on_seed_and_step_only(build, options):
+    one, other = build(training_graph(), **options), build(training_graph(), **options)
+    one.batch(0)
+    for step in (7, 2):
+        assert torch.equal(one.batch(step).positives, other.batch(step).positives)
+        assert torch.equal(one.batch(step).heads, other.batch(step).heads)
+    different = build(training_graph(seed=6), **options)
+    assert positives_of(one.batch(2)) != positives_of(different.batch(2))
+    assert positives_of(one.batch(2)) != positives_of(one.batch(3))
+
+
+def test_without_a_graph_encoder_no_messages_are_prepared():
+    assert RandomSubgraphs(training_graph(uses_graph=False)).batch(0).graph is None
+    assert WholeGraph(training_graph(uses_graph=False)).batch(0).graph is None
+
+
+def test_a_subgraph_larger_than_the_graph_is_the_graph():
+    batch = RandomSubgraphs(training_graph(), triples=10**6, positives=10**6, message_share=1.0).batch(0)
+    assert positives_of(batch) == ALL == edges_of(batch.graph, batch.entity_ids)
+    assert np.array_equal(np.sort(batch.entity_ids.numpy()), np.unique(TRIPLES[:, [0, 2]]))

@@ -1,0 +1,125 @@
+"""What every encoder x decoder x loss x batch must do, over the registries."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from graphs import toy_dataset
+
+from tuckerkg import api
+from tuckerkg.batches import BATCHES, TrainingGraph
+from tuckerkg.config import REGISTRIES, build_batches, build_loss, build_model, load_settings
+from tuckerkg.decoders import DECODERS
+from tuckerkg.encoders import ENCODERS
+from tuckerkg.losses import LOSSES
+from tuckerkg.run import load
+from tuckerkg.training import Silent, whole_message_graph
+
+MODELS = list(itertools.product(ENCODERS, DECODERS))
+ALL = list(itertools.product(ENCODERS, DECODERS, LOSSES, BATCHES))
+SMALL = {"model.dim": 8, "model.relation_dim": 8}
+
+
+def build(encoder, decoder, seed=0):
+    torch.manual_seed(seed)
+    data = toy_dataset()
+    model = build_model(
+        load_settings(None, {"encoder": encoder, "decoder": decoder, **SMALL}), len(data.entities), len(data.relations)
+    )
+    return data, model.double()
+
+
+def encoded(model, train):
+    graph = whole_message_graph(model.float(), train)
+    return model.encoded(graph)
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), MODELS)
+def test_shapes(encoder, decoder):
+    data, model = build(encoder, decoder)
+    tables = encoded(model, data.train)
+    scores = tables.scores(torch.tensor([0, 3]), torch.tensor([1, 5]))
+    assert tables.entities.shape[0] == len(data.entities)
+    assert tables.relations.shape[0] == 2 * len(data.relations)
+    assert scores.shape == (2, len(data.entities))
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), MODELS)
+def test_one_score_equals_its_entry_in_the_all_tails_matrix(encoder, decoder):
+    data, model = build(encoder, decoder)
+    tables = encoded(model, data.train)
+    heads, relation_ids = torch.tensor([0, 3, 7, 7]), torch.tensor([1, 5, 0, 0])
+    whole = tables.scores(heads, relation_ids)
+    for row in range(4):
+        single = tables.scores(heads[row : row + 1], relation_ids[row : row + 1])[0]
+        assert torch.allclose(single, whole[row], atol=1e-5)
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), MODELS)
+def test_relabelling_entities_permutes_the_scores(encoder, decoder):
+    data, model = build(encoder, decoder)
+    before = encoded(model, data.train).scores(torch.tensor([2]), torch.tensor([0]))[0]
+    permutation = torch.randperm(len(data.entities))  # entity i is called permutation[i] now
+    train = data.train.copy()
+    train[:, 0], train[:, 2] = permutation[train[:, 0]], permutation[train[:, 2]]
+    with torch.no_grad():
+        model.entities.copy_(model.entities[torch.argsort(permutation)])
+    after = encoded(model, train).scores(permutation[[2]], torch.tensor([0]))[0]
+    assert torch.allclose(before, after[permutation], atol=1e-5)
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "loss", "batch"), ALL)
+def test_every_parameter_gets_a_gradient(encoder, decoder, loss, batch):
+    data, model = build(encoder, decoder)
+    model.float()
+    settings = load_settings(None, {"encoder": encoder, "decoder": decoder, "loss": loss, "batch": batch, **SMALL})
+    criterion = build_loss(settings)
+    graph = TrainingGraph(
+        data.train, len(data.entities), len(data.relations), 0, marks_known=criterion.marks_known
+    )
+    whole = build_batches(settings, graph)
+    value = model.loss(whole.batch(0), criterion, l2=0.01)
+    value.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "loss", "batch"), ALL)
+def test_trains_saves_loads_evaluates_predicts(tmp_path, encoder, decoder, loss, batch):
+    overrides = {
+        "encoder": encoder, "decoder": decoder, "loss": loss, "batch": batch, **SMALL,
+        "train.epochs": 30.0, "train.evaluate_every": 10.0, "train.lr": 0.03, "train.threads": 1,
+    }  # fmt: skip
+    if batch == "subgraph":
+        overrides |= {"batch.triples": 40, "batch.positives": 25}
+    run = api.train(toy_dataset(), out=tmp_path / "run", overrides=overrides, observer=Silent())
+    curve = [row["loss"] for row in run.metrics]
+    assert curve[-1] < curve[0]
+    again = load(tmp_path / "run")
+    ours, theirs = run.encoded.scores(torch.tensor([0]), torch.tensor([0])), again.encoded.scores(
+        torch.tensor([0]), torch.tensor([0])
+    )
+    assert torch.equal(ours, theirs)
+    assert again.evaluate("test").overall.queries == 2 * len(toy_dataset().test)
+    assert again.evaluate("valid").mrr == pytest.approx(run.state["best_mrr"], abs=1e-12)
+    assert len(again.predict(head="e000", relation="plus1", k=3)) == 3
+
+
+def test_every_component_has_a_test_file_that_names_it():
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    for registry in REGISTRIES.values():
+        for component in registry.values():
+            assert component.__name__ in tests, f"no test file names {component.__name__}"
+
+
+def test_scores_do_not_depend_on_the_order_of_the_triples():
+    data, model = build("tgcn", "tucker")
+    one = encoded(model, data.train).entities
+    other = encoded(model, data.train[np.random.default_rng(1).permutation(len(data.train))]).entities
+    assert torch.allclose(one, other, atol=1e-5)

@@ -1,0 +1,179 @@
+"""TGCN's layer against a loop over Eq. (3) and Eq. (7), in float64, gradients included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tuckerkg.encoders.tgcn import TGCN, TGCNConv, TGCNLayer
+from tuckerkg.graph import MessageGraph
+
+N, R, D_E, D_R, D_O = 12, 5, 4, 3, 6
+
+
+def random_edges(seed: int = 0, count: int = 40) -> Tensor:
+    """Edges that leave entities 10 and 11 isolated, and relation 4 with a single edge."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.stack(
+        [torch.randint(high, (count,), generator=generator) for high in (N - 2, R - 1, N - 2)], 1
+    )
+    edges = torch.unique(edges, dim=0)
+    return torch.cat([edges, torch.tensor([[0, R - 1, 1]])])
+
+
+def core_tensor(layer: TGCNLayer) -> Tensor:
+    """W_c as the paper has it, [d_e, d_r, d_o]."""
+    core = layer.core
+    if core.bases:
+        return torch.einsum("bj,bi,bk->ijk", core.w1, core.w2, core.w3)
+    return core.core.permute(1, 0, 2)
+
+
+def naive_layer(layer: TGCNLayer, entities: Tensor, relations: Tensor, edges: Tensor, normalise: str) -> Tensor:
+    """Eq. (3) edge by edge; batch norms as torch's own over a row per edge."""
+    W_c = core_tensor(layer)
+    rows = entities[edges[:, 0]]
+    if layer.input_norm is not None:
+        rows = nn.functional.batch_norm(
+            rows, None, None, layer.input_norm.weight, layer.input_norm.bias, training=True
+        )
+    messages = []
+    for edge, (_, relation, _) in enumerate(edges.tolist()):
+        message = torch.zeros(W_c.shape[2], dtype=entities.dtype)
+        for i in range(W_c.shape[0]):
+            for j in range(W_c.shape[1]):
+                message = message + W_c[i, j] * rows[edge, i] * relations[relation, j]
+        messages.append(message)
+    stacked = torch.stack(messages)
+    if layer.message_norm is not None:
+        stacked = nn.functional.batch_norm(
+            stacked, None, None, layer.message_norm.weight, layer.message_norm.bias, training=True
+        )
+    total = [entities[v] @ layer.self_loop + layer.bias for v in range(entities.shape[0])]
+    for edge, (_, relation, target) in enumerate(edges.tolist()):
+        same = edges[:, 2] == target
+        if normalise == "relation":
+            same = same & (edges[:, 1] == relation)
+        total[target] = total[target] + stacked[edge] / same.sum()
+    return torch.stack(total)
+
+
+@pytest.mark.parametrize("bases", [0, 7])
+@pytest.mark.parametrize("normalise", ["relation", "degree"])
+@pytest.mark.parametrize("norms", [False, True])
+def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms):
+    torch.manual_seed(1)
+    layer = TGCNLayer(D_E, D_R, D_O, bases=bases, input_norm=norms, message_norm=norms).double()
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    entities = torch.randn(N, D_E, dtype=torch.double, requires_grad=True)
+    relations = torch.randn(R, D_R, dtype=torch.double, requires_grad=True)
+    edges = random_edges()
+    leaves = [entities, relations, *layer.parameters()]
+    weight = torch.randn(N, D_O, dtype=torch.double)
+
+    ours = layer(entities, relations, MessageGraph.of(edges, N, normalise, torch.double))
+    naive = naive_layer(layer, entities, relations, edges, normalise)
+    assert torch.allclose(ours, naive, rtol=0, atol=1e-10)
+    for mine, other in zip(
+        torch.autograd.grad((ours * weight).sum(), leaves),
+        torch.autograd.grad((naive * weight).sum(), leaves),
+        strict=True,
+    ):
+        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-10)
+
+
+def test_running_statistics_equal_those_over_a_row_per_edge():
+    torch.manual_seed(2)
+    layer = TGCNLayer(D_E, D_R, D_O).double()
+    entities, relations = torch.randn(N, D_E).double(), torch.randn(R, D_R).double()
+    edges = random_edges(3)
+    layer(entities, relations, MessageGraph.of(edges, N, "relation", torch.double))
+    reference = nn.BatchNorm1d(D_E).double()
+    rows = reference(entities[edges[:, 0]])
+    assert torch.allclose(layer.input_norm.running_mean, reference.running_mean, atol=1e-12)
+    assert torch.allclose(layer.input_norm.running_var, reference.running_var, atol=1e-12)
+    reference = nn.BatchNorm1d(D_O).double()
+    reference(torch.einsum("ei,ej,ijk->ek", rows, relations[edges[:, 1]], core_tensor(layer)))
+    assert torch.allclose(layer.message_norm.running_mean, reference.running_mean, atol=1e-12)
+    assert torch.allclose(layer.message_norm.running_var, reference.running_var, atol=1e-12)
+
+
+def test_isolated_entities_get_their_self_loop_only():
+    layer = TGCNLayer(D_E, D_R, D_O).double().eval()
+    entities, relations = torch.randn(N, D_E).double(), torch.randn(R, D_R).double()
+    encoded = layer(entities, relations, MessageGraph.of(random_edges(), N, "relation", torch.double))
+    alone = entities @ layer.self_loop + layer.bias
+    assert torch.allclose(encoded[10:], alone[10:])
+    assert not torch.allclose(encoded[:10], alone[:10])
+
+
+def test_a_graph_without_edges_is_the_self_loop():
+    layer = TGCNLayer(D_E, D_R, D_O)
+    entities, relations = torch.randn(N, D_E), torch.randn(R, D_R)
+    empty = MessageGraph.of(torch.empty(0, 3, dtype=torch.long), N)
+    assert torch.allclose(layer(entities, relations, empty), entities @ layer.self_loop + layer.bias)
+
+
+def test_relation_dropout_uses_one_mask_per_relation():
+    torch.manual_seed(0)
+    layer = TGCNLayer(D_E, D_R, D_O, relation_dropout=0.5, input_norm=False, message_norm=False)
+    entities, relations = torch.ones(N, D_E), torch.randn(R, D_R)
+    edges = torch.tensor([[0, 1, 5], [1, 1, 6], [2, 2, 7]])
+    encoded = layer(entities, relations, MessageGraph.of(edges, N))
+    assert torch.equal(encoded[5], encoded[6])
+    assert not torch.equal(encoded[5], encoded[7])
+
+
+@pytest.mark.parametrize("start_bases", [0, 3])
+def test_identity_start_passes_the_entities_through(start_bases):
+    encoder = TGCN(D_E, D_R, layers=2, bases=start_bases, start="identity", output_norm=False, activation="none")
+    entities, relations = torch.randn(N, D_E), torch.randn(2 * R, D_R)
+    encoded, same = encoder(MessageGraph.of(random_edges(), N), entities, relations)
+    assert torch.allclose(encoded, entities)
+    assert same is relations
+
+
+def test_encoder_applies_relu_between_layers_and_norm_at_the_end():
+    torch.manual_seed(4)
+    encoder = TGCN(D_E, D_R, layers=2).double().eval()
+    entities, relations = torch.randn(N, D_E).double(), torch.randn(R, D_R).double()
+    graph = MessageGraph.of(random_edges(), N, "relation", torch.double)
+    encoded, _ = encoder(graph, entities, relations)
+    hidden = torch.relu(encoder.layers[0](entities, relations, graph))
+    assert torch.allclose(encoded, encoder.output_norm(encoder.layers[1](hidden, relations, graph)))
+
+
+def test_conv_alone_takes_edge_index_and_edge_type_in_any_order():
+    torch.manual_seed(5)
+    conv = TGCNConv(D_E, D_O, num_relations=R, relation_dim=D_R, num_bases=4).double()
+    x = torch.randn(N, D_E, dtype=torch.double)
+    edges = random_edges()
+    out = conv(x, edges[:, [0, 2]].T, edges[:, 1])
+    assert out.shape == (N, D_O)
+    assert torch.allclose(out, naive_layer(conv.layer, x, conv.relations, edges, "relation"), atol=1e-10)
+    shuffled = edges[torch.randperm(len(edges))]
+    assert torch.allclose(out, conv(x, shuffled[:, [0, 2]].T, shuffled[:, 1]), atol=1e-12)
+
+
+def test_conv_counts_a_repeated_edge_twice():
+    conv = TGCNConv(D_E, D_O, num_relations=2).double()
+    x = torch.randn(3, D_E, dtype=torch.double)
+    once = torch.tensor([[0, 1, 2], [1, 1, 2]])
+    edges = torch.cat([once, once[:1]])
+    out = conv(x, edges[:, [0, 2]].T, edges[:, 1])
+    assert torch.allclose(out, naive_layer(conv.layer, x, conv.relations, edges, "relation"), atol=1e-10)
+
+
+def test_conv_refuses_shapes_that_do_not_fit():
+    conv = TGCNConv(D_E, D_O, num_relations=R)
+    with pytest.raises(ValueError, match=r"edge_index is \[2, E\]"):
+        conv(torch.randn(N, D_E), torch.zeros(3, 4, dtype=torch.long), torch.zeros(4, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"x is \[N, 4\]"):
+        conv(torch.randn(N, D_E + 1), torch.zeros(2, 4, dtype=torch.long), torch.zeros(4, dtype=torch.long))
+
+
+def test_identity_start_needs_the_message_norm():
+    with pytest.raises(ValueError, match="start 'identity' needs message_norm"):
+        TGCN(D_E, D_R, start="identity", message_norm=False)

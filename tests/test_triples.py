@@ -1,0 +1,342 @@
+"""Vocabulary, dataset and splits, by the id of the promise each test keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
+from tuckerkg.read_report import FileReport, near_inverses, triple_keys
+from tuckerkg.reading import ReadOptions
+from tuckerkg.triples import Dataset, Vocabulary, add_inverses, read_dataset, split_triples
+
+Named = tuple[str, str, str]
+
+
+def put(folder: Path, name: str, rows: list[Named], end: str = "\n") -> Path:
+    path = folder / name
+    path.write_bytes("".join("\t".join(row) + end for row in rows).encode())
+    return path
+
+
+def names(dataset: Dataset, split: str = "train") -> set[Named]:
+    found = dataset.split(split).tolist()
+    return {(dataset.entities[h], dataset.relations[r], dataset.entities[t]) for h, r, t in found}
+
+
+TRAIN = [("a", "r", "b"), ("b", "r", "c"), ("c", "s", "a"), ("a", "s", "c")]
+VALID = [("a", "r", "c")]
+TEST = [("b", "s", "a")]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    parts = {"train": TRAIN, "valid": VALID, "test": TEST}
+    return {name: put(tmp_path, f"{name}.tsv", rows) for name, rows in parts.items()}
+
+
+def test_a_dataset_holds_what_the_files_say(files: dict[str, Path]) -> None:
+    dataset = read_dataset(**files)
+    assert dataset.entities.labels == ("a", "b", "c")
+    assert dataset.relations.labels == ("r", "s")
+    assert dataset.train.dtype == np.int64
+    assert dataset.train.tolist() == [[0, 0, 1], [1, 0, 2], [2, 1, 0], [0, 1, 2]]
+    assert (names(dataset, "valid"), names(dataset, "test")) == (set(VALID), set(TEST))
+    assert dataset.name == "train"
+    with pytest.raises(UnknownNameError, match="Did you mean 'test'"):
+        dataset.split("tset")
+
+
+def test_b01_crlf_gives_the_same_ids(files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "crlf").mkdir()
+    crlf = put(tmp_path / "crlf", "train.tsv", TRAIN, "\r\n")
+    plain, other = read_dataset(files["train"], split=None), read_dataset(crlf, split=None)
+    assert plain.entities.sha256 == other.entities.sha256
+    assert np.array_equal(plain.train, other.train)
+
+
+def test_b11_padded_labels_are_kept_and_counted(tmp_path: Path) -> None:
+    rows = [(" a", "r", "b "), ("a", "r", "b"), ("a", "r ", "c")]
+    dataset = read_dataset(put(tmp_path, "t.tsv", rows), split=None)
+    assert names(dataset) == set(rows)
+    assert dataset.report.counts["padded_labels"] == 3
+    assert any("3 labels begin or end with white space" in warning for warning in dataset.report.warnings)
+
+
+def test_b21_look_alikes_are_distinct_and_warned_about(tmp_path: Path) -> None:
+    dataset = read_dataset(put(tmp_path, "t.tsv", [("caf\u00e9", "r", "cafe\u0301"), ("x", "r", "y")]), split=None)
+    assert len(dataset.entities) == 4
+    assert dataset.report.counts["look_alikes"] == 1
+    assert any("\\xe9" in warning and "\\u0301" in warning for warning in dataset.report.warnings)
+
+
+def test_b22_invisible_characters_are_escaped_in_the_report(tmp_path: Path) -> None:
+    dataset = read_dataset(put(tmp_path, "t.tsv", [("a\u202eb", "r\x1b[31m", "c\u200b")]), split=None)
+    assert dataset.report.counts["hidden_characters"] == 3
+    shown = "\n".join(dataset.report.lines())
+    assert all(character not in shown for character in "\u202e\x1b\u200b")
+    with pytest.raises(UnknownNameError) as caught:
+        dataset.entities.id_of("a\u202ec")
+    assert "\u202e" not in str(caught.value)
+
+
+def test_b27_duplicates_are_counted_and_the_balance_holds(tmp_path: Path) -> None:
+    dataset = read_dataset(put(tmp_path, "t.tsv", [*TRAIN, *TRAIN[:2], TRAIN[0]]), split=None)
+    assert len(dataset.train) == len(TRAIN)
+    report = dataset.report
+    assert (report.read, report.kept, report.rejected, report.duplicates) == (7, 4, 0, 3)
+
+
+def test_b28_triple_in_two_splits_is_refused_and_listed(files: dict[str, Path], tmp_path: Path) -> None:
+    files["test"] = put(tmp_path, "leak.tsv", [*TEST, TRAIN[1], *VALID])
+    with pytest.raises(InputError) as caught:
+        read_dataset(**files)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith(f"{files['test']}:2:1: the test triple b | r | c ")
+    assert lines[1].startswith(f"{files['test']}:3:1: ")
+    assert caught.value.total == 2
+    dataset = read_dataset(**files, allow_leaks=True)
+    assert len(dataset.test) == 3
+    assert dataset.report.counts["leaks"] == 2
+    assert any("more than one split" in warning for warning in dataset.report.warnings)
+
+
+def test_b28_at_most_twenty_leaks_are_shown_and_all_counted(tmp_path: Path) -> None:
+    rows = [(f"e{n}", "r", f"e{n + 1}") for n in range(100)]
+    with pytest.raises(InputError) as caught:
+        read_dataset(put(tmp_path, "a.tsv", rows), put(tmp_path, "b.tsv", rows[:70]))
+    assert str(caught.value).count("also stands in") == 20
+    assert "70 in all" in str(caught.value)
+
+
+def test_b29_self_loops_are_kept_and_counted(tmp_path: Path) -> None:
+    dataset = read_dataset(put(tmp_path, "t.tsv", [*TRAIN, ("a", "r", "a")]), split=None)
+    assert ("a", "r", "a") in names(dataset)
+    assert dataset.report.counts["self_loops"] == 1
+
+
+def test_b30_entity_absent_from_training_is_kept_and_counted(files: dict[str, Path], tmp_path: Path) -> None:
+    files["test"] = put(tmp_path, "new.tsv", [("b", "s", "new"), ("newer", "r", "a"), ("b", "s", "a")])
+    dataset = read_dataset(**files)
+    assert len(dataset.test) == 3
+    assert "new" in dataset.entities
+    assert dataset.report.counts["entities_unseen_in_train"] == 2
+    assert dataset.report.counts["test_with_unseen_entity"] == 2
+
+
+def test_b31_relation_absent_from_training_is_an_error_with_names(files: dict[str, Path], tmp_path: Path) -> None:
+    files["test"] = put(tmp_path, "new.tsv", [("b", "s", "a"), ("b", "never seen", "a"), ("c", "neither", "a")])
+    with pytest.raises(InputError) as caught:
+        read_dataset(**files)
+    assert f"{files['test']}:2:1: the relation never seen does not occur in training" in str(caught.value)
+    assert "neither" in str(caught.value)
+
+
+def test_b32_relation_with_one_triple_is_warned_about_and_stays_in_training(tmp_path: Path) -> None:
+    rows = [(f"e{n % 7}", "r", f"e{n % 5}") for n in range(35)] + [("e0", "once", "e1")]
+    dataset = read_dataset(put(tmp_path, "t.tsv", rows), split=(0.5, 0.25, 0.25))
+    assert ("e0", "once", "e1") in names(dataset)
+    assert dataset.report.counts["one_triple_relations"] == 1
+    assert any("single training triple" in warning for warning in dataset.report.warnings)
+
+
+def test_b33_a_label_may_be_entity_and_relation(tmp_path: Path) -> None:
+    dataset = read_dataset(put(tmp_path, "t.tsv", [("x", "x", "y"), ("y", "y", "x")]), split=None)
+    assert dataset.entities.labels == dataset.relations.labels == ("x", "y")
+    assert dataset.train.tolist() == [[0, 0, 1], [1, 1, 0]]
+
+
+def test_b34_no_relation_name_collides_with_an_inverse(tmp_path: Path) -> None:
+    rows = [("a", "r", "b"), ("a", "r_inverse", "b"), ("b", "r_inverse_inverse", "a")]
+    dataset = read_dataset(put(tmp_path, "t.tsv", rows), split=None)
+    doubled = add_inverses(dataset.train, len(dataset.relations))
+    assert len(np.unique(doubled, axis=0)) == 6
+    assert set(doubled[:, 1].tolist()) == set(range(6))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[("a", "r", "a")], [("a", "r", "b")], [("a", "r", "a"), ("a", "s", "a")], [("a", "r", "b"), ("b", "r", "a")]],
+)
+def test_b35_one_entity_or_one_relation_works(tmp_path: Path, rows: list[Named]) -> None:
+    dataset = read_dataset(put(tmp_path, "t.tsv", rows))
+    assert len(dataset.train) + len(dataset.valid) + len(dataset.test) == len(rows)
+    assert len(dataset.train)
+
+
+def test_skip_balances_and_writes_the_rejects_of_all_files(tmp_path: Path) -> None:
+    train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
+    train.write_text("a\tr\tb\na\tr\nb\tr\ta\na\tr\tb\n\n")
+    test.write_text("a\tr\ta\n\tr\tb\n")
+    rejects = tmp_path / "rejected.tsv"
+    with pytest.raises(InputError) as caught:
+        read_dataset(train, test=test, split=None)
+    assert caught.value.total == 2
+    assert f"{test}:2:1: the head is empty" in str(caught.value)
+    assert not rejects.exists()
+    dataset = read_dataset(train, test=test, split=None, options=ReadOptions(on_error="skip", rejects=rejects))
+    report = dataset.report
+    assert (report.read, report.kept, report.rejected, report.duplicates) == (6, 3, 2, 1)
+    assert len(rejects.read_text().splitlines()) == 3
+
+
+def test_skip_with_nothing_left_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("a\tb\nc\td\n")
+    with pytest.raises(InputError, match="0 triples left"):
+        read_dataset(path, options=ReadOptions(on_error="skip", rejects=tmp_path / "rejected.tsv"))
+    assert not (tmp_path / "rejected.tsv").exists()
+
+
+def test_missing_files_are_reported_together(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_dataset(tmp_path / "a.tsv", tmp_path / "b.tsv")
+    assert caught.value.total == 2
+
+
+def test_the_report_is_json_and_readable(files: dict[str, Path]) -> None:
+    report = read_dataset(**files).report
+    shown = json.loads(json.dumps(report.as_dict()))
+    assert shown["totals"] == {"read": 6, "kept": 6, "rejected": 0, "duplicates": 0}
+    assert [file["split"] for file in shown["files"]] == ["train", "valid", "test"]
+    assert report.lines()[0].startswith("train: 4 triples from ")
+
+
+def test_a_report_that_does_not_balance_cannot_be_made() -> None:
+    with pytest.raises(AssertionError, match="do not balance"):
+        FileReport("f", "train", "", read=3, kept=1, rejected=1, duplicates=0, blank=0, comments=0)
+
+
+def test_titles_from_a_mapping_or_a_file(files: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "entity2text.txt"
+    path.write_text("a\tAlpha\nunknown\tUnknown\n")
+    dataset = read_dataset(**files, entity_titles=path, relation_titles={"r": "is related to", "zzz": "no"})
+    assert dataset.entity_titles == {"a": "Alpha"}
+    assert dataset.relation_titles == {"r": "is related to"}
+
+
+def test_valid_is_taken_from_training_when_only_test_is_given(tmp_path: Path) -> None:
+    rows = [(f"e{n % 9}", f"r{n % 2}", f"e{n % 7}") for n in range(63)]
+    dataset = read_dataset(put(tmp_path, "a.tsv", rows[:-3]), test=put(tmp_path, "b.tsv", rows[-3:]))
+    assert len(dataset.valid) == 6
+    assert names(dataset, "test") == set(rows[-3:])
+
+
+def test_vocabulary() -> None:
+    vocabulary = Vocabulary.of(["Ö", "b", "a", "B", "a", "😀", "\uffff"])
+    assert vocabulary.labels == ("B", "a", "b", "Ö", "\uffff", "😀")
+    assert [vocabulary.id_of(label) for label in vocabulary.labels] == list(range(6))
+    with pytest.raises(UnknownNameError, match="Did you mean 'Berlin'"):
+        Vocabulary.of(["Berlin", "Paris"]).id_of("berlln")
+    with pytest.raises(TuckerkgError, match="unique and sorted"):
+        Vocabulary(("b", "a"))
+    with pytest.raises(TuckerkgError, match="unique and sorted"):
+        Vocabulary(("a", "a"))
+    assert Vocabulary(("a", "b,c")).sha256 != Vocabulary(("a,b", "c")).sha256
+    assert Vocabulary(("a", "b")).sha256 == Vocabulary.of(["b", "a"]).sha256
+
+
+def test_add_inverses() -> None:
+    doubled = add_inverses(np.array([[0, 0, 1], [2, 1, 3]]), 2)
+    assert doubled.tolist() == [[0, 0, 1], [2, 1, 3], [1, 2, 0], [3, 3, 2]]
+
+
+def test_triple_keys_refuse_to_overflow() -> None:
+    with pytest.raises(OverflowError):
+        triple_keys(np.zeros((1, 3), dtype=np.int64), 2**31, 2**2)
+
+
+def test_near_inverse_relations_are_found() -> None:
+    forward = [(n, 0, n + 1) for n in range(10)]
+    backward = [(n + 1, 1, n) for n in range(10)]
+    other = [(n, 2, n + 2) for n in range(8)]
+    found = near_inverses(np.array(forward + backward + other), 12)
+    assert [(r, s) for r, s, _ in found] == [(0, 1), (1, 0)]
+
+
+def test_mirrored_test_triples_are_counted(tmp_path: Path) -> None:
+    train = put(tmp_path, "a.tsv", [("a", "r", "b"), ("b", "r", "c")])
+    test = put(tmp_path, "b.tsv", [("b", "r", "a"), ("a", "r", "c")])
+    assert read_dataset(train, test=test, split=None).report.counts["test_mirrored_in_train"] == 1
+
+
+@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.9, 0.2, -0.1), (0.5, 0.1, 0.1), (1, 1, 1)])
+def test_split_shares_must_add_up(fractions: tuple[float, ...]) -> None:
+    with pytest.raises(TuckerkgError, match="add up to 1"):
+        split_triples(np.zeros((4, 3), dtype=np.int64), 1, 1, fractions, 0)
+
+
+def test_a_split_that_cannot_be_had_says_so(tmp_path: Path) -> None:
+    rows = [(f"a{n}", "r", f"b{n}") for n in range(20)]
+    dataset = read_dataset(put(tmp_path, "t.tsv", rows))
+    assert (len(dataset.train), len(dataset.valid), len(dataset.test)) == (20, 0, 0)
+    assert any("only 0 of the 2 triples wanted for test" in warning for warning in dataset.report.warnings)
+
+
+GRAPH = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 3), st.integers(0, 8)), min_size=1, max_size=60, unique=True
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(graph=GRAPH, seed=st.integers(0, 5), share=st.sampled_from([0.0, 0.1, 0.3, 0.5]))
+def test_splits_cover_all_names_and_do_not_depend_on_row_order(
+    graph: list[tuple[int, int, int]], seed: int, share: float
+) -> None:
+    triples = np.array(graph, dtype=np.int64)
+    parts = split_triples(triples, 9, 4, (1 - share - 0.1, share, 0.1), seed)
+    train = parts[0]
+    assert set(train[:, 1].tolist()) == set(triples[:, 1].tolist())
+    assert set(train[:, [0, 2]].ravel().tolist()) == set(triples[:, [0, 2]].ravel().tolist())
+    assert sorted(map(tuple, np.concatenate(parts).tolist())) == sorted(graph)
+    again = split_triples(triples[::-1], 9, 4, (1 - share - 0.1, share, 0.1), seed)
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
+
+
+def test_a_dense_split_has_the_sizes_asked_for() -> None:
+    triples = np.array([(h, r, t) for h in range(12) for r in range(3) for t in range(12)])
+    sizes = [len(part) for part in split_triples(triples, 12, 3, (0.8, 0.1, 0.1), 0)]
+    assert sizes == [432 - 2 * 43, 43, 43]
+    other = split_triples(triples, 12, 3, (0.8, 0.1, 0.1), 1)[2]
+    assert not np.array_equal(other, split_triples(triples, 12, 3, (0.8, 0.1, 0.1), 0)[2])
+
+
+def test_a_million_triples_are_split_without_a_loop_per_row() -> None:
+    generator = np.random.default_rng(0)
+    triples = np.unique(generator.integers(0, (50_000, 100, 50_000), size=(1_000_000, 3)), axis=0)
+    train, valid, test = split_triples(triples, 50_000, 100, (0.8, 0.1, 0.1), 0)
+    assert len(valid) == len(test) == len(triples) // 10
+    assert len(train) == len(triples) - 2 * (len(triples) // 10)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.tuples(*[st.text("abé😀 \u0301", min_size=1, max_size=3).filter(str.strip)] * 3), min_size=1),
+    seed=st.integers(0, 99),
+)
+def test_ids_do_not_depend_on_row_order(tmp_path_factory: pytest.TempPathFactory, rows: list[Named], seed: int) -> None:
+    folder = tmp_path_factory.mktemp("order")
+    one = read_dataset(put(folder, "a.tsv", rows), split=None)
+    shuffled = random.Random(seed).sample(rows, len(rows))
+    other = read_dataset(put(folder, "b.tsv", shuffled), split=None)
+    assert (one.entities, one.relations) == (other.entities, other.relations)
+    assert sorted(one.train.tolist()) == sorted(other.train.tolist())
+    assert one.entities.labels == tuple(sorted({label for h, _, t in rows for label in (h, t)}))
+    assert one.report.read == len(rows) == one.report.kept + one.report.rejected + one.report.duplicates
+
+
+@pytest.mark.skipif(not os.environ.get("TUCKERKG_DATA"), reason="set TUCKERKG_DATA to the folder of the benchmarks")
+def test_reading_keeps_every_line_of_a_benchmark() -> None:
+    folder = Path(os.environ["TUCKERKG_DATA"]) / "wn18rr"
+    dataset = read_dataset(folder / "train.txt", folder / "valid.txt", folder / "test.txt")
+    lines = (folder / "train.txt").read_text().splitlines()
+    assert names(dataset) == {tuple(line.split("\t")) for line in lines}
+    assert dataset.report.counts["test_mirrored_in_train"] == 1_086
+    assert dataset.report.counts["test_with_unseen_entity"] == 210

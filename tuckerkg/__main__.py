@@ -1,0 +1,26 @@
+"""``tuckerkg`` and ``python -m tuckerkg``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Runs the command line; a person's mistake is one message and exit code 2, never a traceback."""
+    from tuckerkg.cli import app
+    from tuckerkg.errors import TuckerkgError
+
+    try:
+        app()
+    except TuckerkgError as error:
+        print(f"tuckerkg: {error}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 2))
+    except BrokenPipeError:
+        # The reader has gone (``| head``). Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

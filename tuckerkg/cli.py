@@ -1,0 +1,334 @@
+"""The verbs of the command line. Heavy modules are imported inside the verbs, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuckerkg.errors import TuckerkgError, printable
+
+if TYPE_CHECKING:
+    from tuckerkg.config import Settings
+    from tuckerkg.reading import ReadOptions
+    from tuckerkg.run import Run
+
+app = typer.Typer(
+    name="tuckerkg",
+    help="Completes knowledge graphs with Tucker Graph Convolutional Networks (TGCN).\n\n"
+    "First steps: [bold]tuckerkg demo[/bold] trains on a small graph of the world's countries and names facts that are "
+    "missing from it. [bold]tuckerkg train my.tsv --out runs/mine[/bold] does the same with a file of your own.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+
+RunArgument = Annotated[Path, typer.Argument(help="A run folder that `tuckerkg train` wrote.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder with datasets by name; else TUCKERKG_DATA, the cache, then download."),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Handles options that belong to no verb."""
+    if version:
+        import tuckerkg
+
+        print(tuckerkg.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the run folder goes; an earlier demo there is replaced.")] = Path(
+        "runs/demo"
+    ),
+    facts: Annotated[int, typer.Option(help="How many missing facts to name.", min=1)] = 10,
+) -> None:
+    """Train on the embedded graph of countries, print test metrics and ten missing facts as sentences."""
+    from tuckerkg import api, datasets, show
+    from tuckerkg.config import load_settings
+
+    if out.exists():
+        _remove_run(out)
+    dataset = datasets.load("countries")
+    show.show_dataset(dataset)
+    with _observer() as observer:
+        run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), observer)
+    show.show_evaluation(run.evaluate("test"))
+    print(f"\n{facts} facts that are not in the graph, and that the model believes most:\n")
+    for number, fact in enumerate(run.top_missing(facts), 1):
+        print(f"{number:3}. {printable(fact.sentence())}  ({fact.probability:.0%})")
+    print(
+        f"\nNext:\n  tuckerkg predict {out} --head France --relation borders\n"
+        f"  tuckerkg predict {out} --head Switzerland --tail Italy --known\n"
+        "  tuckerkg train your-triples.tsv --out runs/yours\n  tuckerkg --help"
+    )
+
+
+@app.command()
+def train(  # noqa: PLR0913, PLR0917
+    dataset: Annotated[
+        str | None,
+        typer.Argument(help="A dataset's name, a folder with train/valid/test files, or one file to be split."),
+    ] = None,
+    settings: Annotated[
+        str | None, typer.Option("--settings", "-s", help="A TOML file, or the name of a shipped experiment.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to write [default: runs/<experiment or dataset>].")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder instead of starting one.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="tgcn or none.")] = None,
+    decoder: Annotated[str | None, typer.Option(help="tucker or distmult.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0)] = None,
+    changes: SetOption = None,
+    data: DataOption = None,
+    result: Annotated[
+        Path | None, typer.Option(help="When done, rank the test split and write this result file (or into this folder).")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers, e.g. 1,2,3.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")] = None,
+    on_error: Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")] = "stop",
+    rejects: Annotated[Path, typer.Option(help="Where skipped rows go.")] = Path("rejected.tsv"),
+    allow_leaks: Annotated[bool, typer.Option(help="Accept triples that stand in two splits.")] = False,
+) -> None:
+    """Train a model and write a run folder. Ctrl-C saves; `--resume` goes on, bit for bit.
+
+    Examples: `tuckerkg train umls`, `tuckerkg train my.csv --columns subject,predicate,object --out runs/mine`,
+    `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
+    """
+    from tuckerkg import api, show
+    from tuckerkg.checkpoint import RunFolder
+
+    if resume is not None:
+        if dataset is not None or settings is not None or changes:
+            raise TuckerkgError("--resume takes everything from the run folder: leave out the dataset, --settings and --set")
+        folder = RunFolder.open(resume)
+    else:
+        chosen = _settings(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
+        options = _read_options(columns, delimiter, header, on_error, rejects)
+        read = _load(chosen.dataset, data, options, allow_leaks)
+        show.show_dataset(read)
+        folder = api.prepare(read, chosen, out or Path("runs") / (chosen.experiment or read.name))
+    with _observer(folder) as observer:
+        run = api.resume(folder, observer)
+    print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {folder.path}")
+    if result is not None:
+        _write_result(run, result)
+    else:
+        print(f"next: tuckerkg evaluate {folder.path}")
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    as_json: JsonOption = False,
+    relations: Annotated[bool, typer.Option("--relations", help="Also show every relation.")] = False,
+) -> None:
+    """Rank a split: filtered, both directions, over all entities, random ties with mean, best and worst beside."""
+    from rich.console import Console
+
+    from tuckerkg import show
+    from tuckerkg.progress import counter
+
+    loaded = _load_run(run)
+    bar, tick = counter(Console(stderr=True), "ranking")
+    with bar:
+        evaluation = loaded.evaluate(split, tick)
+    if as_json:
+        print(json.dumps(evaluation.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        show.show_evaluation(evaluation, relations=relations)
+
+
+@app.command()
+def predict(  # noqa: PLR0913, PLR0917
+    run: RunArgument,
+    head: Annotated[str | None, typer.Option(help="An entity: its label or readable name.")] = None,
+    relation: Annotated[str | None, typer.Option(help="A relation.")] = None,
+    tail: Annotated[str | None, typer.Option(help="An entity.")] = None,
+    k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
+    known: Annotated[bool, typer.Option("--known", help="Also show facts that the graph holds, marked.")] = False,
+    top_missing: Annotated[int | None, typer.Option(help="The N best missing facts of the whole graph.", min=1)] = None,
+    untyped: Annotated[
+        bool, typer.Option("--untyped", help="With --top-missing: any entity in any place, not only those seen there.")
+    ] = False,
+    form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
+) -> None:
+    """Name missing links: tails, heads, relations, or the best of the whole graph.
+
+    Examples: `tuckerkg predict RUN --head France --relation borders`, `... --relation borders --tail Spain`,
+    `... --head France --tail Spain`, `... --top-missing 20`.
+    """
+    from rich.console import Console
+
+    from tuckerkg import show
+    from tuckerkg.progress import counter
+
+    show.check_format(form)
+    loaded = _load_run(run)
+    if top_missing is None:
+        facts = loaded.predict(head, relation, tail, k, include_known=known)
+    elif head or relation or tail:
+        raise TuckerkgError("--top-missing asks about the whole graph: leave out --head, --relation and --tail")
+    else:
+        bar, tick = counter(Console(stderr=True), "asking")
+        with bar:
+            facts = loaded.top_missing(top_missing, typed=not untyped, tick=tick)
+    show.show_predictions(facts, form)
+
+
+@app.command()
+def score(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="Triples of names, TSV or CSV.", show_default=False)],
+    form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
+    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
+    header: Annotated[bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")] = None,
+) -> None:
+    """Give each triple of a file its score and probability."""
+    from tuckerkg import show
+    from tuckerkg.scoring import score_file
+
+    show.check_format(form)
+    options = _read_options(columns, delimiter, header, "stop", None)
+    show.show_predictions(score_file(_load_run(run), file, options), form)
+
+
+@app.command()
+def params(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or path.")] = "countries",
+    encoder: Annotated[str, typer.Option(help="tgcn or none.")] = "tgcn",
+    decoder: Annotated[str, typer.Option(help="tucker or distmult.")] = "tucker",
+    cp: Annotated[int, typer.Option(help="Number of CP bases n_b; 0 is the full core.", min=0)] = 0,
+    dim: Annotated[int, typer.Option(help="Width of entities, d_e.", min=1)] = 100,
+    relation_dim: Annotated[int, typer.Option(help="Width of relations, d_r.", min=1)] = 100,
+    layers: Annotated[int, typer.Option(help="Layers of the encoder.", min=1)] = 2,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count free parameters as the paper does: #EFP of the embeddings, #NFP of the rest, #ENFP of the encoder."""
+    from tuckerkg import api, show
+
+    named = {"model.dim": dim, "model.relation_dim": relation_dim, "encoder": encoder, "decoder": decoder}
+    if encoder == "tgcn":
+        named |= {"encoder.bases": cp, "encoder.layers": layers}
+    counts = api.count_parameters(dataset, _settings(None, None, named, None), data)
+    if as_json:
+        print(json.dumps(counts))
+    else:
+        show.show_counts(counts)
+
+
+@app.command("datasets")
+def list_datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
+    """List the datasets that can be used by name, with their counts and where each was found."""
+    from dataclasses import asdict
+
+    from tuckerkg import show
+    from tuckerkg.datasets import available
+
+    rows = available(data)
+    if as_json:
+        print(json.dumps([asdict(row) for row in rows], indent=2, default=str))
+    else:
+        show.show_datasets(rows)
+
+
+@app.command("settings")
+def show_settings(
+    settings: Annotated[str | None, typer.Argument(help="A TOML file or a shipped experiment; none: the defaults.")] = None,
+    changes: SetOption = None,
+) -> None:
+    """Print every setting with its value as JSON, and the names of the shipped experiments."""
+    from tuckerkg.config import experiment_files
+
+    print(json.dumps(_settings(settings, None, {}, changes).as_dict(), indent=2))
+    if settings is None:
+        print("shipped experiments: " + ", ".join(file.stem for file in experiment_files()), file=sys.stderr)
+
+
+def _settings(
+    file: str | None, dataset: str | None, named: dict[str, Any], changes: list[str] | None
+) -> Settings:
+    from tuckerkg.config import load_settings, parse_override
+
+    overrides = {key: value for key, value in {"dataset": dataset, **named}.items() if value is not None}
+    overrides.update(parse_override(change) for change in changes or ())
+    return load_settings(file, overrides)
+
+
+def _read_options(
+    columns: str | None, delimiter: str | None, header: bool | None, on_error: str, rejects: Path | None
+) -> ReadOptions:
+    from tuckerkg.reading import ReadOptions
+
+    if on_error not in ("stop", "skip"):
+        raise TuckerkgError(f"--on-error is {on_error!r}, expected stop or skip")
+    chosen: Any = None
+    if columns is not None:
+        chosen = tuple(int(part) if part.strip().isdigit() else part.strip() for part in columns.split(","))
+        if len(chosen) != 3:
+            raise TuckerkgError(f"--columns names {len(chosen)} columns, expected head,relation,tail")
+    return ReadOptions(
+        delimiter=delimiter, header=header, columns=chosen, on_error=on_error, rejects=rejects  # type: ignore[arg-type]
+    )
+
+
+def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool) -> Any:
+    from rich.console import Console
+
+    from tuckerkg import datasets
+    from tuckerkg.progress import counter
+
+    bar, tick = counter(Console(stderr=True), "downloading")
+    with bar:
+        return datasets.load(name, data, options=options, allow_leaks=allow_leaks, progress=tick)
+
+
+def _load_run(path: Path) -> Run:
+    from tuckerkg.checkpoint import RunFolder
+    from tuckerkg.run import Run
+
+    return Run(RunFolder.open(path), note=lambda text: print(f"tuckerkg: {text}", file=sys.stderr))
+
+
+def _observer(folder: Any = None) -> Any:
+    from tuckerkg.progress import Progress, tensorboard
+
+    wanted = folder is not None and folder.settings["train"].get("tensorboard", False)
+    return Progress(board=tensorboard(str(folder.path / "tensorboard")) if wanted else None)
+
+
+def _write_result(run: Run, target: Path) -> None:
+    from tuckerkg import show
+    from tuckerkg.results import result_of, write_result
+
+    test = run.evaluate("test")
+    result = result_of(run, run.evaluate("valid"), test)
+    path = target if target.suffix == ".json" else target / f"{result['experiment']}-seed{result['seed']}.json"
+    write_result(path, result)
+    show.show_evaluation(test)
+    print(f"result written to {path}")
+
+
+def _remove_run(path: Path) -> None:
+    """Removes an earlier demo, but nothing that is not a run folder."""
+    from tuckerkg.checkpoint import RunFolder
+
+    if any(path.iterdir() if path.is_dir() else [path]):
+        RunFolder.open(path)
+    shutil.rmtree(path)

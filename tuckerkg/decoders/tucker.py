@@ -1,0 +1,52 @@
+"""TuckER as decoder, Eq. (9)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuckerkg.grouping import RowGroups
+from tuckerkg.norm import WeightedBatchNorm
+from tuckerkg.options import Dropout
+from tuckerkg.tucker import TuckerCore
+
+
+class TuckER(nn.Module):
+    """``phi(s, r, t) = W_c x1 h_s x2 e_r x3 h_t``; the query is ``W_c x1 h_s x2 e_r``.
+
+    As in the paper: batch norm and dropout (``dropout``, dr_d) on the head. ``query_norm`` and ``query_dropout`` do the
+    same on the query, as TuckER's own code does; they are off by default.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        relation_dim: int,
+        *,
+        dropout: Dropout = 0.0,
+        norm: bool = True,
+        query_dropout: Dropout = 0.0,
+        query_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        # Normed heads and candidates would start with scores of deviation sqrt(dim), far from a uniform softmax.
+        self.core = TuckerCore(dim, relation_dim, dim, gain=dim**-0.5)
+        self.norm = WeightedBatchNorm(dim) if norm else None
+        self.query_norm = WeightedBatchNorm(dim) if query_norm else None
+        self.dropout, self.query_dropout = dropout, query_dropout
+
+    def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
+        """``heads [B, d]``, ``relations [2R, d_r]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
+        groups = RowGroups.of(relation_ids) if groups is None else groups
+        if self.norm is not None:
+            heads = self.norm(heads)
+        heads = F.dropout(heads, self.dropout, self.training)
+        queries = self.core(F.embedding(groups.source, heads), relations, groups)
+        queries = F.embedding(groups.position, queries)  # [B, d]
+        if self.query_norm is not None:
+            queries = self.query_norm(queries)
+        return F.dropout(queries, self.query_dropout, self.training)
+
+    def compare(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """A dot product with every candidate: ``[B, d] x [M, d] -> [B, M]``."""
+        return queries @ candidates.T

@@ -1,0 +1,178 @@
+"""Losses over all candidates of a batch, walked in chunks of queries; scores never exist as a whole.
+
+Positives are grouped by query: with k positives, ``k * logsumexp(scores) - sum(scores[positives])`` is the sum of the
+per-triple losses at the price of one row. Each loss writes the gradient of a chunk's scores next to its value, so that
+the walk forward already holds everything the way back needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuckerkg.answers import rows_of
+from tuckerkg.options import PositiveFloat, Smoothing
+
+Compare = Callable[[Tensor, Tensor], Tensor]
+
+CHUNK_SCORES = 1 << 21  # scores held at once: 8 MiB of float32, which stay in a shared cache
+
+
+class ScoreLoss(Protocol):
+    """Turns a chunk of scores into a value and the gradient of the scores."""
+
+    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+        """``scores [b, M]`` with positives at ``[rows, positives]`` -> summed loss, gradient ``[b, M]``.
+
+        May overwrite ``scores``.
+        """
+
+
+class NTXent(nn.Module):
+    """1-b training, Eq. (11): softmax over the batch's entities, one term per positive.
+
+    Differs from the printed equation: the denominator's scores are divided by the temperature too, without which it is
+    no distribution. ``label_smoothing`` e moves that share of each target evenly over all candidates.
+    """
+
+    marks_known = False
+
+    def __init__(self, *, temperature: PositiveFloat = 1.0, label_smoothing: Smoothing = 0.0) -> None:
+        super().__init__()
+        self.temperature, self.label_smoothing = temperature, label_smoothing
+
+    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+        """``sum over queries of k logsumexp(s) - (1 - e) sum s[positives] - e k mean s``, with s = scores / tau."""
+        if self.temperature != 1.0:
+            scores = scores.div_(self.temperature)
+        keep = 1.0 - self.label_smoothing
+        counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)  # [b] k
+        lse = torch.logsumexp(scores, 1)  # [b]
+        value = (counts * lse).sum() - keep * scores[rows, positives].sum()
+        if self.label_smoothing:
+            value = value - self.label_smoothing * (counts * scores.mean(1)).sum()
+        gradient = scores.sub_(lse[:, None]).exp_().mul_(counts[:, None])
+        if self.label_smoothing:
+            gradient.sub_((self.label_smoothing / scores.shape[1]) * counts[:, None])
+        gradient.index_put_((rows, positives), scores.new_tensor(-keep), accumulate=True)
+        if self.temperature != 1.0:
+            gradient.div_(self.temperature)
+        return value, gradient
+
+
+class BinaryCrossEntropy(nn.Module):
+    """1-N training, Eq. (10), as printed: each triple marks its own tail only, y = 1 if t' = t.
+
+    Grouped by query: ``k sum softplus(s) - sum s[positives]``, divided by the number of candidates.
+    """
+
+    marks_known = False
+
+    def __init__(self, *, label_smoothing: Smoothing = 0.0) -> None:
+        super().__init__()
+        self.label_smoothing = label_smoothing
+
+    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+        """Every positive of a query is a labelling of its own."""
+        counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)
+        return _binary(scores, rows, positives, counts, self.label_smoothing)
+
+
+class BinaryCrossEntropyAll(nn.Module):
+    """1-N training with all known tails of a query marked at once: ``sum softplus(s) - sum s[tails]``."""
+
+    marks_known = True
+
+    def __init__(self, *, label_smoothing: Smoothing = 0.0) -> None:
+        super().__init__()
+        self.label_smoothing = label_smoothing
+
+    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+        """One labelling per query."""
+        return _binary(scores, rows, positives, scores.new_ones(scores.shape[0]), self.label_smoothing)
+
+
+def _binary(
+    scores: Tensor, rows: Tensor, positives: Tensor, counts: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """``counts`` labellings per query, together marking ``positives``; smoothed labels are (1 - e) y + e / M."""
+    candidates, keep = scores.shape[1], 1.0 - label_smoothing
+    value = (counts * F.softplus(scores).sum(1)).sum() - keep * scores[rows, positives].sum()
+    if label_smoothing:
+        value = value - label_smoothing / candidates * (counts * scores.sum(1)).sum()
+    gradient = torch.sigmoid_(scores)
+    if label_smoothing:
+        gradient.sub_(label_smoothing / candidates)
+    gradient.mul_(counts[:, None])
+    gradient.index_put_((rows, positives), scores.new_tensor(-keep), accumulate=True)
+    return value / candidates, gradient.div_(candidates)
+
+
+LOSSES = {
+    "softmax": NTXent,
+    "bce": BinaryCrossEntropy,
+    "bce-all": BinaryCrossEntropyAll,
+}
+
+
+def streamed_loss(
+    loss: ScoreLoss,
+    compare: Compare,
+    queries: Tensor,
+    candidates: Tensor,
+    offsets: Tensor,
+    positives: Tensor,
+    chunk_scores: int = CHUNK_SCORES,
+) -> Tensor:
+    """The loss of ``queries [B, d_q]`` against ``candidates [M, d]``, averaged over the positives.
+
+    Query b's positives are ``positives[offsets[b]:offsets[b + 1]]``, ids of candidates. Holds at most ``chunk_scores``
+    scores at once, but at least one row. Gradients go to queries and candidates; ``compare`` has no parameters.
+    """
+    total: Tensor = _StreamedLoss.apply(loss, compare, queries, candidates, offsets, positives, chunk_scores)
+    return total / max(positives.numel(), 1)
+
+
+class _StreamedLoss(torch.autograd.Function):
+    """Computes value and gradients in one walk over chunks of queries."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0913, PLR0917
+        ctx: Any,
+        loss: ScoreLoss,
+        compare: Compare,
+        queries: Tensor,
+        candidates: Tensor,
+        offsets: Tensor,
+        positives: Tensor,
+        chunk_scores: int,
+    ) -> Tensor:
+        step = max(1, chunk_scores // max(candidates.shape[0], 1))
+        rows = rows_of(offsets)
+        bounds = offsets.tolist()
+        grad_queries, grad_candidates = torch.empty_like(queries), torch.zeros_like(candidates)
+        total = queries.new_zeros(())
+        for first in range(0, queries.shape[0], step):
+            last = min(first + step, queries.shape[0])
+            span = slice(bounds[first], bounds[last])
+            with torch.enable_grad():
+                chunk = queries[first:last].detach().requires_grad_()
+                table = candidates.detach().requires_grad_()
+                scores = compare(chunk, table)  # [b, M]
+            value, gradient = loss.chunk(scores.detach().clone(), rows[span] - first, positives[span])
+            grad_chunk, grad_table = torch.autograd.grad(scores, (chunk, table), gradient)
+            grad_queries[first:last] = grad_chunk
+            grad_candidates += grad_table
+            total += value
+        ctx.save_for_backward(grad_queries, grad_candidates)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        grad_queries, grad_candidates = ctx.saved_tensors
+        scale = gradients[0]
+        return None, None, grad_queries * scale, grad_candidates * scale, None, None, None

@@ -1,0 +1,72 @@
+"""Names as a person writes them: labels or readable titles in, readable names out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from tuckerkg.errors import UnknownNameError, nearest, printable
+
+
+class Names:
+    """One kind of name ("entity", "relation"): ``labels`` as in the data, ``titles`` for some or all of them."""
+
+    def __init__(self, kind: str, labels: Sequence[str], titles: Mapping[str, str]) -> None:
+        self.kind, self.labels, self.titles = kind, labels, titles
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._labels
+
+    def shown(self, number: int) -> str:
+        """The title of id ``number`` if it has one, else its label."""
+        label = self.labels[number]
+        return self.titles.get(label, label)
+
+    def id_of(self, name: str) -> int:
+        """The id behind a label, a title that only one label has, or either in other upper and lower case.
+
+        Raises UnknownNameError with the nearest names, or with the labels that share an ambiguous title.
+        """
+        found = self._labels.get(name)
+        if found is not None:
+            return found
+        for index in (self._by_title, self._by_folded):
+            matches = index.get(name if index is self._by_title else name.casefold(), [])
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                raise UnknownNameError(self._ambiguous(name, matches))
+        raise UnknownNameError(self._unknown(name))
+
+    @cached_property
+    def _labels(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    @cached_property
+    def _by_title(self) -> dict[str, list[int]]:
+        index: dict[str, list[int]] = {}
+        for number, label in enumerate(self.labels):
+            if label in self.titles:
+                index.setdefault(self.titles[label], []).append(number)
+        return index
+
+    @cached_property
+    def _by_folded(self) -> dict[str, list[int]]:
+        index: dict[str, list[int]] = {}
+        for number, label in enumerate(self.labels):
+            for name in {label.casefold(), self.titles.get(label, label).casefold()}:
+                index.setdefault(name, []).append(number)
+        return index
+
+    def _ambiguous(self, name: str, matches: list[int]) -> str:
+        labels = ", ".join(repr(printable(self.labels[number])) for number in matches[:5])
+        more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+        return f"{self.kind} {printable(name)!r} names {len(matches)}: use one of the labels {labels}{more}"
+
+    def _unknown(self, name: str) -> str:
+        close = nearest(name, dict.fromkeys([*self.titles.values(), *self.labels]), count=5)
+        hint = " Nearest: " + ", ".join(repr(printable(match)) for match in close) if close else ""
+        return f"there is no {self.kind} {printable(name)!r} among {len(self):,}.{hint}"

@@ -1,0 +1,53 @@
+"""Batch norm over rows that stand for several edges each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class WeightedBatchNorm(nn.Module):
+    """Batch norm in which row i counts ``counts[i]`` times, as if it had been repeated for every edge it stands for.
+
+    With ``counts`` None every row counts once, which is torch's own BatchNorm1d. ``gain`` is the start of the scale.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, dim: int, *, gain: float = 1.0, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.gain, self.momentum, self.eps = gain, momentum, eps
+        self.weight = nn.Parameter(torch.empty(dim))
+        self.bias = nn.Parameter(torch.empty(dim))
+        self.register_buffer("running_mean", torch.zeros(dim))
+        self.register_buffer("running_var", torch.ones(dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Scale ``gain``, shift 0, running statistics of a standard normal."""
+        nn.init.constant_(self.weight, self.gain)
+        nn.init.zeros_(self.bias)
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+
+    def forward(self, rows: Tensor, counts: Tensor | None = None) -> Tensor:
+        """Normalises ``rows [P, d]``."""
+        if not self.training or rows.shape[0] == 0:
+            return self._affine(rows, self.running_mean, self.running_var)
+        if counts is None:
+            counts = rows.new_ones(rows.shape[0])
+        total = counts.sum().clamp(min=1.0)
+        mean = (counts @ rows) / total  # [d]
+        var = (counts @ (rows - mean).square()) / total  # [d]
+        self._remember(mean.detach(), var.detach(), total)
+        return self._affine(rows, mean, var)
+
+    def _affine(self, rows: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        return torch.addcmul(self.bias - mean * scale, rows, scale)
+
+    def _remember(self, mean: Tensor, var: Tensor, total: Tensor) -> None:
+        unbiased = var * (total / (total - 1.0).clamp(min=1.0))
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(unbiased, self.momentum)

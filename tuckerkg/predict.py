@@ -1,0 +1,198 @@
+"""Names in, ranked names out. The graph is encoded once; any number of questions follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.answers import Answers, rows_of
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.evaluate import CHUNK_SCORES, known_answers
+from tuckerkg.model import Encoded
+from tuckerkg.names import Names
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One candidate fact. ``probability`` is the sigmoid of ``score``; ``known`` says that the graph holds it."""
+
+    head: str
+    relation: str
+    tail: str
+    score: float
+    probability: float
+    known: bool
+
+    def sentence(self) -> str:
+        """The fact as one sentence."""
+        return f"{self.head} {self.relation} {self.tail}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Predictor:
+    """Answers questions about one encoded graph. ``splits`` are all triples that count as known."""
+
+    def __init__(
+        self, encoded: Encoded, entities: Names, relations: Names, splits: Sequence[np.ndarray]
+    ) -> None:
+        self.encoded, self.entities, self.relations = encoded, entities, relations
+        self.num_relations = len(relations)
+        self.known = known_answers(splits, self.num_relations)
+        self.triples = np.concatenate(list(splits))
+
+    def predict(
+        self,
+        head: str | None = None,
+        relation: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        *,
+        include_known: bool = False,
+    ) -> list[Prediction]:
+        """The ``k`` best completions of a question with two of head, relation and tail given, best first.
+
+        With only a head or only a tail the best facts over all relations are given. Known facts are left out
+        unless ``include_known``; then they are marked.
+        """
+        if k < 1:
+            raise TuckerkgError(f"k is {k}, expected a whole number from 1 on")
+        given = (head is not None, relation is not None, tail is not None)
+        if given in ((True, True, True), (False, False, False), (False, True, False)):
+            raise TuckerkgError(
+                "a question leaves something open: give head and relation, relation and tail, head and tail, "
+                "or one of head and tail; to weigh a whole triple use score"
+            )
+        h, r, t = self._ids(head, relation, tail)
+        if h is not None and t is not None:
+            return self._rank_relations(h, t, k, include_known)
+        anchor, turned = (h, 0) if h is not None else (t, self.num_relations)
+        asked = range(self.num_relations) if r is None else (r,)
+        queries = torch.tensor([[anchor, number + turned] for number in asked])
+        return self._best(queries, k, include_known)
+
+    def top_missing(
+        self, count: int, *, typed: bool = True, tick: Callable[[int, int], None] | None = None
+    ) -> list[Prediction]:
+        """The ``count`` facts with the highest scores that the graph does not hold, over the whole graph.
+
+        ``typed`` asks only for heads and tails that a relation has been seen with in that place. A fact is asked for
+        as (head, relation, ?) and walked in chunks, so memory stays bounded.
+        """
+        if count < 1:
+            raise TuckerkgError(f"the number of facts is {count}, expected a whole number from 1 on")
+        pairs = self.triples[:, :2] if typed else self._all_pairs()
+        queries = torch.from_numpy(np.unique(pairs, axis=0))
+        return self._best(queries, count, include_known=False, typed=typed, tick=tick)
+
+    def score(self, heads: Sequence[str], relations: Sequence[str], tails: Sequence[str]) -> list[Prediction]:
+        """Score and probability of whole triples, in the given order."""
+        ids = torch.tensor(
+            [
+                [self.entities.id_of(h), self.relations.id_of(r), self.entities.id_of(t)]
+                for h, r, t in zip(heads, relations, tails, strict=True)
+            ]
+        ).view(-1, 3)
+        scores: list[float] = []
+        step = max(1, CHUNK_SCORES // max(len(self.entities), 1))
+        for chunk in ids.split(step):
+            whole = self.encoded.scores(chunk[:, 0], chunk[:, 1]).cpu()
+            scores += whole.gather(1, chunk[:, 2:]).flatten().tolist()
+        return [self._prediction(*triple, score) for triple, score in zip(ids.tolist(), scores, strict=True)]
+
+    def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
+        return (
+            None if head is None else self.entities.id_of(head),
+            None if relation is None else self.relations.id_of(relation),
+            None if tail is None else self.entities.id_of(tail),
+        )
+
+    def _rank_relations(self, head: int, tail: int, k: int, include_known: bool) -> list[Prediction]:
+        relation_ids = torch.arange(self.num_relations)
+        heads = torch.full_like(relation_ids, head)
+        queries = self.encoded.queries(heads, relation_ids)
+        scores = self.encoded.model.compare(queries, self.encoded.entities[tail : tail + 1])[:, 0].cpu()
+        order = torch.sort(scores, descending=True, stable=True).indices.tolist()
+        found = [self._prediction(head, r, tail, scores[r].item()) for r in order]
+        return [fact for fact in found if include_known or not fact.known][:k]
+
+    def _best(
+        self,
+        queries: Tensor,
+        count: int,
+        include_known: bool,
+        typed: bool = False,
+        tick: Callable[[int, int], None] | None = None,
+    ) -> list[Prediction]:
+        """The best answers to ``queries [Q, 2]`` of (head, relation below 2R); ties go to the earlier query and id."""
+        allowed = self._seen_tails() if typed else None
+        best_scores, best_facts = torch.empty(0), torch.empty(0, 3, dtype=torch.long)
+        num_entities = len(self.entities)
+        step = max(1, CHUNK_SCORES // max(num_entities, 1))
+        for first in range(0, len(queries), step):
+            chunk = queries[first : first + step]
+            scores = self.encoded.scores(chunk[:, 0], chunk[:, 1]).cpu()  # [b, N]
+            if not include_known:
+                offsets, answers = self.known.find(chunk[:, 0], chunk[:, 1])
+                scores[rows_of(offsets), answers] = -torch.inf
+            if allowed is not None:
+                scores[~allowed[chunk[:, 1]]] = -torch.inf
+            flat, places = _largest(scores.flatten(), count)
+            facts = torch.cat([chunk[places // num_entities], (places % num_entities)[:, None]], 1)
+            merged = torch.cat([best_scores, flat])
+            order = torch.sort(merged, descending=True, stable=True).indices[:count]
+            best_scores, best_facts = merged[order], torch.cat([best_facts, facts])[order]
+            if tick is not None:
+                tick(first + len(chunk), len(queries))
+        found = zip(best_facts.tolist(), best_scores.tolist(), strict=True)
+        return [self._prediction(*self._forward(*fact), score) for fact, score in found if score > -np.inf]
+
+    def _seen_tails(self) -> Tensor:
+        """Which entities each relation has been seen with as tail, ``[R, N]``."""
+        seen = torch.zeros(self.num_relations, len(self.entities), dtype=torch.bool)
+        seen[torch.from_numpy(self.triples[:, 1]), torch.from_numpy(self.triples[:, 2])] = True
+        return seen
+
+    def _all_pairs(self) -> np.ndarray:
+        heads, relation_ids = np.meshgrid(np.arange(len(self.entities)), np.arange(self.num_relations), indexing="ij")
+        return np.stack([heads.ravel(), relation_ids.ravel()], 1)
+
+    def _forward(self, head: int, relation: int, tail: int) -> tuple[int, int, int]:
+        """An inverse relation's fact turned around."""
+        if relation >= self.num_relations:
+            return tail, relation - self.num_relations, head
+        return head, relation, tail
+
+    def _prediction(self, head: int, relation: int, tail: int, score: float) -> Prediction:
+        return Prediction(
+            head=self.entities.shown(head),
+            relation=self.relations.shown(relation),
+            tail=self.entities.shown(tail),
+            score=score,
+            probability=float(torch.sigmoid(torch.tensor(score, dtype=torch.float64))),
+            known=_holds(self.known, head, relation, tail),
+        )
+
+
+def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` largest values and their places, ties in order of place, so that k is a prefix of k + 1."""
+    if count >= values.numel():
+        ordered = torch.sort(values, descending=True, stable=True)
+        return ordered.values, ordered.indices
+    bound = torch.topk(values, count, sorted=False).values.min()
+    above, equal = (values > bound).nonzero()[:, 0], (values == bound).nonzero()[:, 0]
+    places = torch.cat([above, equal[: count - above.numel()]]).sort().values
+    ordered = torch.sort(values[places], descending=True, stable=True)
+    return ordered.values, places[ordered.indices]
+
+
+def _holds(known: Answers, head: int, relation: int, tail: int) -> bool:
+    _, tails = known.find(torch.tensor([head]), torch.tensor([relation]))
+    return bool((tails == tail).any())

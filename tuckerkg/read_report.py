@@ -1,0 +1,192 @@
+"""What was read, and what a careful person would want to know about it before training on it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuckerkg.errors import printable
+
+Triples = npt.NDArray[np.int64]
+
+# A relation pair is reported when at least this share of one is the other, read backwards.
+NEAR_INVERSE_SHARE = 0.8
+# Comparing relations pair by pair is skipped above this many coinciding edges.
+MAX_PAIR_MATCHES = 20_000_000
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """Counts of one file: ``read == kept + rejected + duplicates``; blank lines and comments are not read rows."""
+
+    name: str
+    split: str
+    sha256: str
+    read: int
+    kept: int
+    rejected: int
+    duplicates: int
+    blank: int
+    comments: int
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.read != self.kept + self.rejected + self.duplicates:
+            raise AssertionError(f"{self.name}: {self.read} rows read do not balance")
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """All files of a dataset, ``counts`` of what was found in them, and ``warnings`` in words."""
+
+    files: tuple[FileReport, ...]
+    counts: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def read(self) -> int:
+        """Rows read in all files."""
+        return sum(file.read for file in self.files)
+
+    @property
+    def kept(self) -> int:
+        """Rows that became triples."""
+        return sum(file.kept for file in self.files)
+
+    @property
+    def rejected(self) -> int:
+        """Bad rows set aside."""
+        return sum(file.rejected for file in self.files)
+
+    @property
+    def duplicates(self) -> int:
+        """Rows dropped because the same file has the triple further up."""
+        return sum(file.duplicates for file in self.files)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        files = [{**asdict(file), "notes": list(file.notes)} for file in self.files]
+        totals = {"read": self.read, "kept": self.kept, "rejected": self.rejected, "duplicates": self.duplicates}
+        return {"files": files, "totals": totals, "counts": dict(self.counts), "warnings": list(self.warnings)}
+
+    def lines(self) -> list[str]:
+        """The report for a person, safe to print."""
+        lines = []
+        for file in self.files:
+            text = f"{file.split}: {file.kept:,} triples from {file.name}"
+            extras = {
+                "rejected": file.rejected,
+                "duplicates dropped": file.duplicates,
+                "blank lines": file.blank,
+                "comments": file.comments,
+            }
+            details = [f"{count:,} {what}" for what, count in extras.items() if count] + list(file.notes)
+            lines.append(text + (f" ({'; '.join(details)})" if details else ""))
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        return [printable(line) for line in lines]
+
+
+def label_warnings(entities: Sequence[str], relations: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """Labels that are legal and yet often a mistake: padded with spaces, invisible characters, look-alikes."""
+    labels = [*entities, *relations]
+    padded = [label for label in labels if label != label.strip()]
+    hidden = [label for label in labels if not label.isprintable()]
+    alike = _look_alikes(entities) + _look_alikes(relations)
+    warnings = []
+    if padded:
+        warnings.append(f"{len(padded):,} labels begin or end with white space and were kept so, e.g. {padded[0]!r}")
+    if hidden:
+        warnings.append(f"{len(hidden):,} labels hold control or invisible characters, e.g. {hidden[0]!r}")
+    if alike:
+        names = " and ".join(label.encode("unicode_escape").decode("ascii") for label in alike[0])
+        warnings.append(
+            f"{len(alike):,} groups of labels look the same but differ in Unicode form and were kept "
+            f"apart, e.g. {names}"
+        )
+    return {"padded_labels": len(padded), "hidden_characters": len(hidden), "look_alikes": len(alike)}, warnings
+
+
+def _look_alikes(labels: Sequence[str]) -> list[list[str]]:
+    composed: dict[str, list[str]] = {}
+    for label in labels:
+        if not label.isascii():
+            composed.setdefault(unicodedata.normalize("NFC", label), []).append(label)
+    return [group for group in composed.values() if len(group) > 1]
+
+
+def graph_counts(splits: Mapping[str, Triples], num_entities: int, num_relations: int) -> dict[str, int]:
+    """Self-loops, one-triple relations, entities and triples unseen in training, mirrored evaluation triples."""
+    train = splits["train"]
+    seen = np.zeros(num_entities, dtype=np.bool_)
+    seen[train[:, [0, 2]]] = True
+    per_relation = np.bincount(train[:, 1], minlength=num_relations)
+    counts = {
+        "self_loops": sum(int((triples[:, 0] == triples[:, 2]).sum()) for triples in splits.values()),
+        "one_triple_relations": int((per_relation == 1).sum()),
+        "entities_unseen_in_train": int((~seen).sum()),
+    }
+    mirrored = triple_keys(train[:, [2, 1, 0]], num_entities, num_relations)
+    pairs = train[:, 0] * num_entities + train[:, 2]
+    for name in ("valid", "test"):
+        triples = splits[name]
+        unseen = ~seen[triples[:, [0, 2]]].all(axis=1)
+        mirror = np.isin(triple_keys(triples, num_entities, num_relations), mirrored)
+        same_pair = np.isin(triples[:, 0] * num_entities + triples[:, 2], pairs)
+        counts[f"{name}_with_unseen_entity"] = int(unseen.sum())
+        counts[f"{name}_mirrored_in_train"] = int((mirror & (triples[:, 0] != triples[:, 2])).sum())
+        counts[f"{name}_same_pair_in_train"] = int(same_pair.sum())
+    return counts
+
+
+def triple_keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
+    """One integer per triple, equal exactly for equal triples."""
+    if num_entities**2 * num_relations >= 2**63:
+        raise OverflowError(f"{num_entities:,} entities and {num_relations:,} relations exceed 2**63 possible triples")
+    return (triples[:, 0] * num_relations + triples[:, 1]) * num_entities + triples[:, 2]
+
+
+def near_inverses(train: Triples, num_entities: int) -> list[tuple[int, int, float]]:
+    """Pairs of different relations (r, s) where nearly every (h, r, t) comes with (t, s, h): a known leak."""
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    forward = pl.DataFrame({"pair": train[:, 0] * num_entities + train[:, 2], "r": train[:, 1]})
+    backward = pl.DataFrame({"pair": train[:, 2] * num_entities + train[:, 0], "s": train[:, 1]})
+    matches = forward.group_by("pair").len("n").join(backward.group_by("pair").len("m"), on="pair")
+    if (matches["n"].cast(pl.Int64) * matches["m"].cast(pl.Int64)).sum() > MAX_PAIR_MATCHES:
+        return []
+    shared = forward.join(backward, on="pair").filter(pl.col("r") != pl.col("s")).group_by("r", "s").len("both")
+    sizes = Counter(train[:, 1].tolist())
+    found = [
+        (r, s, both / sizes[r])
+        for r, s, both in shared.sort("r", "s").iter_rows()
+        if sizes[r] > 1 and both >= NEAR_INVERSE_SHARE * sizes[r]
+    ]
+    return sorted(found, key=lambda row: (-row[2], row[0], row[1]))
+
+
+def graph_warnings(counts: Mapping[str, int], sizes: Mapping[str, int]) -> list[str]:
+    """The counts worth a word."""
+    warnings = []
+    if counts["self_loops"]:
+        warnings.append(f"{counts['self_loops']:,} triples have the same head and tail (self-loops); kept")
+    if counts["one_triple_relations"]:
+        warnings.append(f"{counts['one_triple_relations']:,} relations have a single training triple")
+    if counts["entities_unseen_in_train"]:
+        warnings.append(
+            f"{counts['entities_unseen_in_train']:,} entities occur only outside training; "
+            "their triples are kept and ranked"
+        )
+    for name in ("valid", "test"):
+        mirrored = counts[f"{name}_mirrored_in_train"]
+        if mirrored:
+            warnings.append(
+                f"{mirrored:,} of {sizes[name]:,} {name} triples (h, r, t) have their mirror (t, r, h) "
+                "in training: they are easy"
+            )
+    return warnings

@@ -1,0 +1,349 @@
+"""Bytes to rows: one text file of triples becomes three columns of labels, with every bad row located.
+
+TSV never gives quotes a meaning; CSV does. The usual path is columnar, without a Python loop per row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tuckerkg.errors import InputError, Problem, did_you_mean, printable
+from tuckerkg.tables import FIELDS, Layout, PlainTable, QuotedTable, Table
+from tuckerkg.textfile import Limits, TextFile, read_text, refuse
+
+if TYPE_CHECKING:
+    import polars as pl
+
+DELIMITERS = {"tab": "\t", "comma": ",", "space": " ", "semicolon": ";", "pipe": "|"}
+HEADER_WORDS = (
+    frozenset({"head", "subject", "source", "src", "from", "h", "s", "head_id", "entity1", "head_entity"}),
+    frozenset({"relation", "predicate", "property", "rel", "edge", "r", "p", "relation_id", "type", "label"}),
+    frozenset({"tail", "object", "target", "dst", "to", "t", "o", "tail_id", "entity2", "tail_entity"}),
+)
+OTHER_FORMATS = (
+    ".nt",
+    ".nq",
+    ".ttl",
+    ".rdf",
+    ".owl",
+    ".n3",
+    ".trig",
+    ".parquet",
+    ".json",
+    ".jsonl",
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".npy",
+    ".npz",
+    ".pkl",
+    ".pt",
+)
+SKIP_REMEDY = "Nothing was written. Mend the rows, or pass --on-error=skip to set them aside and go on."
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read triple files.
+
+    ``delimiter``: a character or one of tab, comma, space, semicolon, pipe; None goes by the file's name.
+    ``header``: True skips the first row, False takes it as a triple, None asks when it looks like a header.
+    ``columns``: head, relation and tail in a wider file, each a header name or a number from 1.
+    ``on_error``: "stop" raises on any bad row; "skip" sets bad rows aside, into ``rejects`` if given.
+    """
+
+    delimiter: str | None = None
+    header: bool | None = None
+    columns: tuple[str | int, str | int, str | int] | None = None
+    on_error: Literal["stop", "skip"] = "stop"
+    rejects: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class TripleFile:
+    """A file and the name to show for it, where the two differ (a member of an archive)."""
+
+    path: Path
+    shown: str
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A row set aside, with its text as it stood."""
+
+    problem: Problem
+    raw: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The good rows of one file, in file order; ``read`` counts good and rejected rows alike."""
+
+    shown: str
+    sha256: str
+    heads: pl.Series
+    relations: pl.Series
+    tails: pl.Series
+    line_numbers: npt.NDArray[np.int64]
+    rejects: tuple[Reject, ...]
+    blank: int
+    comments: int
+    notes: tuple[str, ...]
+
+    @property
+    def read(self) -> int:
+        """Rows that were meant to be triples."""
+        return len(self.line_numbers) + len(self.rejects)
+
+
+def read_rows(source: str | os.PathLike[str] | TripleFile, options: ReadOptions | None = None) -> Rows:
+    """Read one file of triples; raises InputError with ``file:line:column`` for what is wrong with it."""
+    options = options or ReadOptions()
+    file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
+    delimiter = find_delimiter(file, options.delimiter)
+    text = read_text(file.path, file.shown, options.limits)
+    quoted = delimiter in ",;" and '"' in text.text
+    table: Table = QuotedTable(text, delimiter) if quoted else PlainTable(text, delimiter)
+    return _rows(table, text, options)
+
+
+def find_delimiter(file: TripleFile, asked: str | None) -> str:
+    """The delimiter asked for by word or character, or the one the file's name stands for."""
+    if asked is not None:
+        delimiter = DELIMITERS.get(asked, "\t" if asked == "\\t" else asked)
+        if len(delimiter) != 1 or delimiter in '"\r\n\0':
+            refuse(file.shown, f"delimiter {asked!r} is not a single character; use one of {', '.join(DELIMITERS)}")
+        return delimiter
+    suffixes = [suffix.lower() for suffix in Path(file.shown).suffixes if suffix.lower() != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in OTHER_FORMATS:
+        refuse(file.shown, f"{suffix} files are not read; convert it to TSV: head, relation, tail separated by tabs")
+    return "," if suffix == ".csv" else "\t"
+
+
+def _rows(table: Table, text: TextFile, options: ReadOptions) -> Rows:
+    layout = _find_layout(table, text, options)
+    comments = table.hashes & (table.widths != layout.width) & ~table.blank
+    wanted = ~table.blank & ~comments
+    if layout.header_row is not None:
+        wanted[: layout.header_row + 1] = False
+    judge = _Judge(table, text, layout)
+    bad = (table.widths != layout.width) | judge.bad_bytes
+    bad[list(table.errors)] = True
+    good: npt.NDArray[np.int64] = np.flatnonzero(wanted & ~bad)
+    columns = table.columns(good, layout)
+    empty = np.zeros(len(good), dtype=np.bool_)
+    for column in columns:
+        empty |= (column.str.strip_chars() == "").to_numpy()
+    rejected = np.sort(np.concatenate([np.flatnonzero(wanted & bad), good[empty]]))
+    if len(rejected) and options.on_error == "stop":
+        shown = [judge.problem(int(row)) for row in rejected[: InputError.SHOWN]]
+        raise InputError(shown, SKIP_REMEDY, total=len(rejected))
+    if empty.any():
+        columns = [column.filter(~empty) for column in columns]
+        good = good[~empty]
+    heads, relations, tails = columns
+    return Rows(
+        shown=text.shown,
+        sha256=text.sha256,
+        heads=heads,
+        relations=relations,
+        tails=tails,
+        line_numbers=table.line_numbers[good],
+        rejects=tuple(Reject(judge.problem(int(row)), table.raw(int(row))) for row in rejected),
+        blank=int(table.blank.sum()),
+        comments=int(comments.sum()),
+        notes=text.notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Says what is wrong with a row that was found bad."""
+
+    table: Table
+    text: TextFile
+    layout: Layout
+
+    @cached_property
+    def bad_bytes(self) -> npt.NDArray[np.bool_]:
+        bad = np.zeros(len(self.table.line_numbers), dtype=np.bool_)
+        if self.text.bad_lines:
+            numbers = np.array(sorted(self.text.bad_lines))
+            first = np.searchsorted(numbers, self.table.line_numbers, "left")
+            bad = first < np.searchsorted(numbers, self.table.last_lines, "right")
+        return bad
+
+    def problem(self, row: int) -> Problem:
+        line, last = int(self.table.line_numbers[row]), int(self.table.last_lines[row])
+        for number in range(line, last + 1):
+            if number in self.text.bad_lines:
+                return self.text.bad_lines[number]
+        if row in self.table.errors:
+            return Problem(self.text.shown, line, *self.table.errors[row])
+        fields = self.table.fields(row)
+        if len(fields) != self.layout.width:
+            what = self._wrong_width(row, len(fields))
+            if not self.text.ends_with_newline and row == len(self.table.line_numbers) - 1:
+                what += " (the last line has no line end: the file may be cut off)"
+            return Problem(self.text.shown, line, 1, what)
+        return Problem(self.text.shown, line, *self._empty_field(fields))
+
+    def _wrong_width(self, row: int, found: int) -> str:
+        delimiter = self.table.delimiter
+        name = _delimiter_name(delimiter)
+        width = self.layout.width
+        if found == 1:
+            raw = self.table.raw(row)
+            for other in ("\t", ",", ";", "|", " "):
+                if other != delimiter and raw.count(other) >= width - 1:
+                    word = _delimiter_name(other)
+                    return (
+                        f"0 {name}s found but {raw.count(other)} {word}s, {width - 1} {name}s expected; "
+                        f"if {word}s separate the columns pass --delimiter {word}"
+                    )
+            return f"0 {name}s found, {width - 1} expected (head, relation, tail); is the delimiter another one?"
+        columns = f"{found} columns found, {width} expected"
+        if found > width == len(FIELDS):
+            return f"{columns} (head, relation, tail); choose three with --columns, for example --columns 1,2,3"
+        expected = "head, relation, tail" if width == len(FIELDS) else "as in the first row"
+        return f"{columns} ({expected}); complete the row"
+
+    def _empty_field(self, fields: list[str]) -> tuple[int, str]:
+        for name, pick in zip(FIELDS, self.layout.picks, strict=True):
+            if not fields[pick].strip():
+                kind = "white space only" if fields[pick] else "empty"
+                column = sum(len(before) + 1 for before in fields[:pick]) + 1
+                return column, f"the {name} is {kind}, a label was expected; fill it in or remove the row"
+        return 1, "a label is white space only; fill it in or remove the row"
+
+
+def _delimiter_name(delimiter: str) -> str:
+    return next((name for name, character in DELIMITERS.items() if character == delimiter), repr(delimiter))
+
+
+def _find_layout(table: Table, text: TextFile, options: ReadOptions) -> Layout:
+    candidates = ~table.blank
+    if options.columns is None:
+        candidates &= ~table.hashes | (table.widths == len(FIELDS))
+    elif (candidates & ~table.hashes).any():
+        candidates &= ~table.hashes
+    rows = np.flatnonzero(candidates)
+    if not len(rows):
+        refuse(
+            text.shown,
+            "0 triples found: the file is empty or has only blank lines and comments; "
+            "rows of head, relation, tail were expected",
+        )
+    row = int(rows[0])
+    first = table.fields(row)
+    named = options.columns is not None and any(isinstance(column, str) for column in options.columns)
+    place = int(table.line_numbers[row])
+    if named and options.header is False:
+        refuse(text.shown, "columns were chosen by name, which needs a header; choose them by number", place)
+    picks = _picks(first, options.columns, text.shown, place)
+    has_header = named or bool(options.header)
+    if not has_header and options.header is None:
+        _ask_about_header(first, picks, text.shown, place)
+    if has_header and options.columns is None:
+        _check_header_order(first, text.shown, place)
+    width = len(FIELDS) if options.columns is None else len(first)
+    return Layout(width, picks, row if has_header else None)
+
+
+def _picks(first: list[str], columns: Sequence[str | int] | None, shown: str, line: int) -> tuple[int, int, int]:
+    if columns is None:
+        return (0, 1, 2)
+    if len(columns) != len(FIELDS) or len(set(columns)) != len(FIELDS):
+        refuse(shown, f"{len(set(columns))} different columns chosen, three expected: head, relation, tail", line)
+    picks = [_pick(first, column, shown, line) for column in columns]
+    return (picks[0], picks[1], picks[2])
+
+
+def _pick(first: list[str], column: str | int, shown: str, line: int) -> int:
+    if isinstance(column, int):
+        if not 1 <= column <= len(first):
+            refuse(shown, f"column {column} chosen, the row has columns 1 to {len(first)}", line)
+        return column - 1
+    names = [name.strip() for name in first]
+    if names.count(column) != 1:
+        problem = "no column" if column not in names else "more than one column"
+        refuse(
+            shown,
+            f"{problem} is named {column!r}; the header has {', '.join(map(repr, names))}."
+            + did_you_mean(column, names),
+            line,
+        )
+    return names.index(column)
+
+
+def _ask_about_header(first: list[str], picks: tuple[int, int, int], shown: str, line: int) -> None:
+    if len(first) <= max(picks):
+        return
+    words = [first[pick].strip().casefold() for pick in picks]
+    if all(word in known for word, known in zip(words, HEADER_WORDS, strict=True)):
+        refuse(
+            shown,
+            f"{' '.join(words)} looks like a header, a triple was expected; "
+            "pass --header if it is one, --no-header if it is a triple",
+            line,
+            1,
+        )
+
+
+def _check_header_order(first: list[str], shown: str, line: int) -> None:
+    """A header that names the columns in another order must not be read as head, relation, tail."""
+    words = [word.strip().casefold() for word in first]
+    roles = [{role for role, known in enumerate(HEADER_WORDS) if word in known} for word in words]
+    if all(roles) and roles != [{0}, {1}, {2}]:
+        order = [next((i for i, role in enumerate(roles) if wanted in role), -1) + 1 for wanted in range(len(FIELDS))]
+        hint = f"pass --columns {','.join(map(str, order))}" if 0 not in order else "choose them with --columns"
+        named = ", ".join(words)
+        refuse(shown, f"the header names the columns {named}, head, relation, tail was expected; {hint}", line)
+
+
+def read_titles(source: str | os.PathLike[str] | TripleFile, limits: Limits | None = None) -> dict[str, str]:
+    """Readable names: lines of a label, a tab and a title. Of two titles for a label the first holds."""
+    file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
+    text = read_text(file.path, file.shown, limits)
+    if text.bad_lines:
+        raise InputError(list(text.bad_lines.values()))
+    titles: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(text.text.split("\n"), 1):
+        label, tab, title = line.partition("\t")
+        if tab and label.strip() and title.strip():
+            titles.setdefault(label, title.strip())
+        elif line.strip():
+            what = "a label, a tab and a title were expected; complete the line"
+            problems.append(Problem(file.shown, number, 1, what))
+    if problems:
+        raise InputError(problems)
+    return titles
+
+
+def write_rejects(path: Path, rejects: Sequence[Reject]) -> None:
+    """Write rows set aside as TSV: file, line, reason, and the row as a JSON string."""
+    rows = ["file\tline\treason\trow"]
+    for reject in rejects:
+        problem = reject.problem
+        # As a JSON string the row cannot start a formula in a spreadsheet, and its control characters are harmless.
+        cells: list[Any] = [problem.file, problem.line, problem.what, json.dumps(reject.raw, ensure_ascii=False)]
+        rows.append("\t".join(printable(str(cell)).replace("\n", "\\n").replace("\t", "\\t") for cell in cells))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        refuse(str(path), f"rejected rows cannot be written: {error.strerror}; name another file")

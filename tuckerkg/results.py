@@ -1,0 +1,87 @@
+"""One small JSON per run: settings, seed, metrics, minutes, peak memory, commit. Written by the program only."""
+
+from __future__ import annotations
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tuckerkg.evaluate import Evaluation
+from tuckerkg.manifest import write_atomic
+from tuckerkg.run import Run
+
+
+def result_of(run: Run, valid: Evaluation, test: Evaluation) -> dict[str, Any]:
+    """Everything a table of results needs to know about ``run``."""
+    settings = run.settings
+    rows = run.metrics
+    return {
+        "experiment": settings.experiment or f"{settings.dataset}-{settings.encoder['name']}-{settings.decoder['name']}",
+        "dataset": settings.dataset,
+        "encoder": settings.encoder["name"],
+        "decoder": settings.decoder["name"],
+        "options": settings.as_dict(),
+        "seed": settings.train.seed,
+        "commit": commit(),
+        "threads": torch.get_num_threads(),
+        "processor": processor(),
+        "parameters": run.model.counts().as_dict(),
+        "epochs": rows[-1]["epoch"] if rows else 0.0,
+        "best_epoch": next((row["epoch"] for row in rows if row["step"] == run.step), 0.0),
+        "minutes": round(_last_state(run)["minutes"], 3),
+        "cpu_minutes": round(_last_state(run)["cpu_minutes"], 3),
+        "peak_memory_mb": peak_memory_mb(),
+        "valid": valid.overall.as_dict(),
+        "test": test.overall.as_dict(),
+        "test_seen_only": test.seen_only.as_dict(),
+        "test_ties": {rule: metrics.as_dict() for rule, metrics in test.ties.items()},
+        "curve": [[round(row["minutes"], 3), round(row["valid"]["mrr"], 5)] for row in rows],
+        "protocol": test.protocol,
+    }
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """Writes one result file, small values on one line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def peak_memory_mb() -> int:
+    """The most memory this process has held, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+
+
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """The source's git commit (marked when files were changed), or the installed version."""
+    here = Path(__file__).resolve().parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty"], cwd=here, capture_output=True, text=True, check=True
+        )
+        return found.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {metadata.version('tuckerkg')}"
+
+
+def _last_state(run: Run) -> dict[str, Any]:
+    newest = run.folder.load()
+    return run.state if newest is None else newest.state

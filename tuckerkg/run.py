@@ -1,0 +1,116 @@
+"""A trained run, ready to be measured and asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tuckerkg.checkpoint import RunFolder, check_entity_rows
+from tuckerkg.config import Settings, build_model, parse_settings
+from tuckerkg.errors import RunFolderError, UnknownNameError, did_you_mean
+from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank, report
+from tuckerkg.manifest import write_atomic
+from tuckerkg.model import Encoded, Model
+from tuckerkg.names import Names
+from tuckerkg.predict import Prediction, Predictor
+from tuckerkg.training import choose_device, restore_weights, seen_entities, whole_message_graph
+
+SPLITS = ("train", "valid", "test")
+
+
+class Run:
+    """A run folder with its best weights loaded. Get one from ``tuckerkg.train`` or ``tuckerkg.load``."""
+
+    def __init__(self, folder: RunFolder, note: Callable[[str], None] = lambda text: None) -> None:
+        self.folder = folder
+        self.settings: Settings = parse_settings(folder.settings, str(folder.path))
+        checkpoint = folder.best(note)
+        self.step, self.state = checkpoint.step, checkpoint.state
+        labels = folder.entities()
+        check_entity_rows(checkpoint.weights, "entities", len(labels))
+        self.entities = Names("entity", labels, folder.entity_titles())
+        self.relations = Names("relation", folder.relations(), folder.relation_titles())
+        self.model: Model = build_model(self.settings, len(self.entities), len(self.relations))
+        restore_weights(self.model, checkpoint)
+        self.model.to(choose_device(self.settings.train.device)).eval()
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The looks at validation during training, oldest first."""
+        return self.folder.metrics()
+
+    @cached_property
+    def encoded(self) -> Encoded:
+        """All entities encoded once over the training graph."""
+        return self.model.encoded(whole_message_graph(self.model, self.folder.split("train")))
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Answers questions; known facts are those of all splits."""
+        splits = [self.folder.split(name) for name in SPLITS]
+        return Predictor(self.encoded, self.entities, self.relations, splits)
+
+    def evaluate(self, split: str = "test", tick: Callable[[int, int], None] | None = None) -> Evaluation:
+        """Filtered ranks of a split over all entities, both directions; also kept as ``evaluation-<split>.json``."""
+        if split not in SPLITS:
+            raise UnknownNameError(f"there is no split {split!r}, only {', '.join(SPLITS)}.{did_you_mean(split, SPLITS)}")
+        # Validation is filtered as in training, without the test split; the test split by all three.
+        filtered_by = SPLITS if split == "test" else SPLITS[:2]
+        splits = {name: self.folder.split(name) for name in filtered_by}
+        if len(splits[split]) == 0:
+            raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
+        model, tie_seed = self.model, self.settings.evaluate.tie_seed
+        known = known_answers(list(splits.values()), model.num_relations).to(model.entities.device)
+        ranks = rank(
+            self.encoded.scores, splits[split], known, model.num_entities, model.num_relations, tick=tick
+        )
+        evaluation = report(
+            ranks,
+            split=split,
+            seen=seen_entities(splits["train"], model.num_entities),
+            relation_names=list(self.relations.labels),
+            protocol=describe_protocol(
+                splits, split=split, filtered_by=filtered_by, tie_seed=tie_seed, num_entities=model.num_entities
+            ),
+            hits=self.settings.evaluate.hits,
+            tie_seed=tie_seed,
+        )
+        text = json.dumps({"step": self.step, **evaluation.as_dict()}, indent=2, ensure_ascii=False)
+        write_atomic(self.path / f"evaluation-{split}.json", text.encode())
+        return evaluation
+
+    def predict(
+        self,
+        head: str | None = None,
+        relation: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        *,
+        include_known: bool = False,
+    ) -> list[Prediction]:
+        """The ``k`` best completions of a question; see ``Predictor.predict``."""
+        return self.predictor.predict(head, relation, tail, k, include_known=include_known)
+
+    def top_missing(
+        self, count: int = 10, *, typed: bool = True, tick: Callable[[int, int], None] | None = None
+    ) -> list[Prediction]:
+        """The most believed facts that the graph does not hold; see ``Predictor.top_missing``."""
+        return self.predictor.top_missing(count, typed=typed, tick=tick)
+
+    def score(self, triples: Sequence[tuple[str, str, str]]) -> list[Prediction]:
+        """Score and probability of whole triples of names."""
+        heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
+        return self.predictor.score(heads, relations, tails)
+
+
+def load(path: str | Path) -> Run:
+    """Opens a run folder that ``train`` wrote, with its best weights."""
+    return Run(RunFolder.open(Path(path)))

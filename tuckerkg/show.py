@@ -1,0 +1,125 @@
+"""Tables for the terminal, TSV and JSON for programs. Labels are escaped, so that they cannot steer a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tuckerkg.errors import TuckerkgError, printable
+
+if TYPE_CHECKING:
+    from tuckerkg.datasets import Listed
+    from tuckerkg.evaluate import Evaluation, Metrics
+    from tuckerkg.predict import Prediction
+    from tuckerkg.triples import Dataset
+
+FORMATS = ("table", "tsv", "json")
+
+
+def check_format(form: str) -> None:
+    """Refuses an output format that does not exist."""
+    if form not in FORMATS:
+        raise TuckerkgError(f"--format is {form!r}, expected {', '.join(FORMATS)}")
+
+
+def show_dataset(dataset: Dataset) -> None:
+    """What was read, and everything a person should know about it."""
+    print(
+        f"{printable(dataset.name)}: {len(dataset.entities):,} entities, {len(dataset.relations):,} relations, "
+        f"{len(dataset.train):,} / {len(dataset.valid):,} / {len(dataset.test):,} triples to train, validate, test"
+    )
+    for line in dataset.report.lines():
+        print(f"  {printable(line)}")
+
+
+def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
+    """The readable table of an evaluation."""
+    hits = list(evaluation.hits)
+    table = Table(title=f"{evaluation.split} split, filtered, both directions, all entities", title_justify="left")
+    for column in ("", "MRR", *(f"Hits@{k}" for k in hits), "mean rank", "adjusted", "queries"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, metrics in _parts(evaluation):
+        table.add_row(name, *_cells(metrics, hits))
+    if relations:
+        table.add_section()
+        for name, metrics in sorted(evaluation.by_relation.items(), key=lambda item: -item[1].queries):
+            table.add_row(Text(printable(name)), *_cells(metrics, hits))
+    _console().print(table)
+    print(
+        f"ties: random, seed {evaluation.protocol['tie_seed']}; protocol {evaluation.protocol['fingerprint']}; "
+        f"{evaluation.unseen_triples:,} triples with an entity that training never saw"
+    )
+
+
+def show_predictions(facts: Sequence[Prediction], form: str) -> None:
+    """Predicted facts as a table, TSV or JSON."""
+    if form == "json":
+        print(json.dumps([fact.as_dict() for fact in facts], indent=2, ensure_ascii=False))
+    elif form == "tsv":
+        _write_tsv(facts)
+    else:
+        table = Table()
+        for column in ("", "head", "relation", "tail"):
+            table.add_column(column, justify="left" if column else "right")
+        for column in ("probability", "score", "known"):
+            table.add_column(column, justify="right")
+        for number, fact in enumerate(facts, 1):
+            names = (Text(printable(name)) for name in (fact.head, fact.relation, fact.tail))
+            known = "known" if fact.known else ""
+            table.add_row(str(number), *names, f"{fact.probability:.4f}", f"{fact.score:.3f}", known)
+        _console().print(table)
+
+
+def show_datasets(rows: Iterable[Listed]) -> None:
+    """The list of datasets."""
+    table = Table()
+    for column in ("name", "entities", "relations", "train", "valid", "test", "where"):
+        table.add_column(column, justify="left" if column in ("name", "where") else "right", overflow="fold")
+    for row in rows:
+        counts = (row.entities, row.relations, row.train, row.valid, row.test)
+        table.add_row(row.name, *(f"{count:,}" for count in counts), Text(printable(row.where)))
+    _console().print(table)
+
+
+def show_counts(counts: Mapping[str, int]) -> None:
+    """Parameter counts with what each means."""
+    meanings = {
+        "efp": "embedding free parameters, N d_e + 2 R d_r",
+        "nfp": "non-embedding free parameters",
+        "enfp": "of these in the encoder",
+    }
+    for name, meaning in meanings.items():
+        print(f"{name:5} {counts[name]:>12,}  {meaning}")
+
+
+def _parts(evaluation: Evaluation) -> list[tuple[str, Metrics]]:
+    return [
+        ("all", evaluation.overall),
+        ("tails", evaluation.by_direction["tail"]),
+        ("heads", evaluation.by_direction["head"]),
+        ("seen entities only", evaluation.seen_only),
+        *((f"ties: {rule}", metrics) for rule, metrics in evaluation.ties.items()),
+    ]
+
+
+def _cells(metrics: Metrics, hits: Sequence[int]) -> list[str]:
+    values = [f"{metrics.mrr:.4f}", *(f"{metrics.hits[k]:.4f}" for k in hits)]
+    return [*values, f"{metrics.mr:,.1f}", f"{metrics.amri:.4f}", f"{metrics.queries:,}"]
+
+
+def _write_tsv(facts: Sequence[Prediction]) -> None:
+    print("head\trelation\ttail\tscore\tprobability\tknown")
+    for fact in facts:
+        names = (name.replace("\t", "\\t").replace("\n", "\\n") for name in (fact.head, fact.relation, fact.tail))
+        print(*names, f"{fact.score:.6g}", f"{fact.probability:.6g}", int(fact.known), sep="\t")
+
+
+def _console() -> Console:
+    """Tables as wide as they need where nobody watches: a log must not cut names."""
+    return Console() if sys.stdout.isatty() else Console(width=160)

@@ -1,0 +1,159 @@
+"""A text file cut into rows and fields, before anyone judges them: plain lines as columns, or quoted CSV records."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tuckerkg.textfile import TextFile, refuse
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FIELDS = ("head", "relation", "tail")
+PIECE = 1 << 26  # characters handed to the line splitter at a time
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where head, relation and tail stand: ``picks`` out of ``width`` fields, after the row ``header_row`` if any."""
+
+    width: int
+    picks: tuple[int, int, int]
+    header_row: int | None
+
+
+class PlainTable:
+    """Lines split at every delimiter, held as columns."""
+
+    def __init__(self, text: TextFile, delimiter: str) -> None:
+        import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+        self.delimiter = delimiter
+        body = text.text.removesuffix("\n")
+        self.lines = pl.Series("line", list(_pieces(body)), dtype=pl.String).str.split("\n").explode()
+        if not text.text:
+            self.lines = self.lines.clear()
+        self.line_numbers = np.arange(1, len(self.lines) + 1)
+        self.last_lines = self.line_numbers
+        self.blank: npt.NDArray[np.bool_] = (self.lines.str.strip_chars(" ") == "").to_numpy()
+        self.hashes: npt.NDArray[np.bool_] = self.lines.str.starts_with("#").to_numpy()
+        self.widths: npt.NDArray[np.int64] = (
+            self.lines.str.count_matches(delimiter, literal=True).cast(pl.Int64) + 1
+        ).to_numpy()
+        self.errors: dict[int, tuple[int, str]] = {}
+
+    def fields(self, row: int) -> list[str]:
+        """The fields of one row."""
+        return str(self.lines[row]).split(self.delimiter)
+
+    def raw(self, row: int) -> str:
+        """One row as it stands in the file."""
+        return str(self.lines[row])
+
+    def columns(self, rows: npt.NDArray[np.int64], layout: Layout) -> list[pl.Series]:
+        """Heads, relations and tails of the chosen rows."""
+        chosen = self.lines if len(rows) == len(self.lines) else self.lines.gather(rows)
+        split = chosen.str.split_exact(self.delimiter, layout.width - 1).struct.unnest()
+        return [split.to_series(pick).rename(name) for pick, name in zip(layout.picks, FIELDS, strict=True)]
+
+
+class QuotedTable:
+    """Records of a CSV file in which quotes occur: a quoted field may hold delimiters and line ends."""
+
+    def __init__(self, text: TextFile, delimiter: str) -> None:
+        self.delimiter = delimiter
+        self.source = text.text.removesuffix("\n").split("\n")
+        self.records: list[list[str]] = []
+        self.errors: dict[int, tuple[int, str]] = {}
+        starts, ends = [], []
+        for start, end, record, error in _csv_records(self.source, delimiter, text.shown):
+            if error is not None:
+                self.errors[len(self.records)] = (1, error)
+            self.records.append(record)
+            starts.append(start)
+            ends.append(end)
+        self.line_numbers = np.array(starts, dtype=np.int64)
+        self.last_lines = np.array(ends, dtype=np.int64)
+        self.blank = np.array([self._is_blank(row) for row in range(len(starts))], dtype=np.bool_)
+        self.hashes = np.array([self.raw(row).startswith("#") for row in range(len(starts))], dtype=np.bool_)
+        self.widths = np.array([len(record) for record in self.records], dtype=np.int64)
+
+    def _is_blank(self, row: int) -> bool:
+        return row not in self.errors and not self.raw(row).strip(" ")
+
+    def fields(self, row: int) -> list[str]:
+        """The fields of one row."""
+        return self.records[row]
+
+    def raw(self, row: int) -> str:
+        """One row as it stands in the file."""
+        return "\n".join(self.source[self.line_numbers[row] - 1 : self.last_lines[row]])
+
+    def columns(self, rows: npt.NDArray[np.int64], layout: Layout) -> list[pl.Series]:
+        """Heads, relations and tails of the chosen rows."""
+        import polars as pl  # noqa: PLC0415
+
+        return [
+            pl.Series(name, [self.records[row][pick] for row in rows], dtype=pl.String)
+            for pick, name in zip(layout.picks, FIELDS, strict=True)
+        ]
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """``text`` in pieces cut at line ends: one string of a columnar library may not exceed 4 GB."""
+    start = 0
+    while len(text) - start > PIECE:
+        end = text.rfind("\n", start, start + PIECE)
+        if end < 0:
+            break
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
+def _csv_records(lines: list[str], delimiter: str, shown: str) -> Iterator[tuple[int, int, list[str], str | None]]:
+    """(first line, last line, fields, error) of each record; an unclosed quote ends the reading."""
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            opened = _unclosed_quote(lines, start, delimiter)
+            if opened is not None:
+                # Everything after it would be swallowed by one field: there is no row to set aside.
+                refuse(shown, 'the quote " opened here is never closed; close it, or double it if it is meant', *opened)
+            yield start, reader.line_num, [], f"not valid CSV: {error}"
+        else:
+            yield start, reader.line_num, record, None
+
+
+def _unclosed_quote(lines: list[str], start: int, delimiter: str) -> tuple[int, int] | None:
+    """Line and column of the quote that is still open at the end of the file, from line ``start`` on."""
+    opened = False
+    place, closed = (0, 0), (0, 0)
+    for number in range(start, len(lines) + 1):
+        line = lines[number - 1]
+        for match in re.finditer('"', line):
+            column = match.start() + 1
+            if opened:
+                opened, closed = False, (number, column)
+            elif closed == (number, column - 1):
+                opened = True  # a doubled quote: the field goes on
+            elif column == 1 or line[column - 2] == delimiter:
+                opened, place = True, (number, column)
+        if not opened:
+            return None  # the record ends here: its error is another one
+    return place
+
+
+Table = PlainTable | QuotedTable

@@ -1,0 +1,357 @@
+"""Vocabulary, dataset and splits. Inverse relations are added here and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError, did_you_mean, printable
+from tuckerkg.read_report import (
+    FileReport,
+    ReadReport,
+    Triples,
+    graph_counts,
+    graph_warnings,
+    label_warnings,
+    near_inverses,
+    triple_keys,
+)
+from tuckerkg.reading import SKIP_REMEDY, ReadOptions, Rows, TripleFile, read_rows, read_titles, write_rejects
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SPLITS = ("train", "valid", "test")
+Source = str | os.PathLike[str] | TripleFile
+Titles = Mapping[str, str] | Source
+NEAR_INVERSES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Unique labels in code-point order; an id is a position, so ids do not depend on the order of the rows."""
+
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not all(map(operator.lt, self.labels, islice(self.labels, 1, None))):
+            raise TuckerkgError("the labels of a vocabulary must be unique and sorted; build it with Vocabulary.of")
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> Vocabulary:
+        """The vocabulary of any labels, in any order and number."""
+        return cls(tuple(sorted(set(labels))))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._ids
+
+    def __getitem__(self, position: int) -> str:
+        return self.labels[position]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {label: position for position, label in enumerate(self.labels)}
+
+    def id_of(self, label: str) -> int:
+        """The id of ``label``; raises UnknownNameError with the nearest labels."""
+        try:
+            return self._ids[label]
+        except KeyError:
+            known = f"{len(self):,} labels are known."
+            message = f"unknown label '{printable(label)}'; {known}{did_you_mean(label, self.labels)}"
+            raise UnknownNameError(message) from None
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the labels as a JSON list: equal exactly when all ids mean the same."""
+        text = json.dumps(self.labels, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Triples of ids, ``[n, 3]`` as (head, relation, tail), in three splits, with names and readable titles."""
+
+    name: str
+    entities: Vocabulary
+    relations: Vocabulary
+    train: Triples  # [n, 3]
+    valid: Triples  # [n, 3]
+    test: Triples  # [n, 3]
+    entity_titles: Mapping[str, str]
+    relation_titles: Mapping[str, str]
+    report: ReadReport
+
+    def split(self, name: str) -> Triples:
+        """The triples of ``train``, ``valid`` or ``test``."""
+        if name not in SPLITS:
+            hint = did_you_mean(name, SPLITS)
+            raise UnknownNameError(f"unknown split {name!r}, use one of {', '.join(SPLITS)}.{hint}")
+        return {"train": self.train, "valid": self.valid, "test": self.test}[name]
+
+
+# The arguments are the public surface; grouping them would only move the names into another object.
+def read_dataset(  # noqa: PLR0913
+    train: Source,
+    valid: Source | None = None,
+    test: Source | None = None,
+    *,
+    name: str | None = None,
+    entity_titles: Titles | None = None,
+    relation_titles: Titles | None = None,
+    options: ReadOptions | None = None,
+    allow_leaks: bool = False,
+    split: tuple[float, float, float] | None = (0.8, 0.1, 0.1),
+    seed: int = 0,
+) -> Dataset:
+    """Read triple files into a dataset; the vocabulary takes in the names of all splits.
+
+    Without ``valid`` that split is taken from ``train``, without both files ``test`` too, by the fractions of
+    ``split`` (None: never). Raises InputError when a file is bad, when a triple stands in two files (unless
+    ``allow_leaks``), or when a relation is missing from training.
+    """
+    options = options or ReadOptions()
+    sources = {split_name: source for split_name, source in zip(SPLITS, (train, valid, test), strict=True) if source}
+    rows = _read_all(sources, options)
+    entities, relations = _vocabularies(list(rows.values()))
+    parts = {split_name: _Part.of(part, entities, relations) for split_name, part in rows.items()}
+    leaks = _check_leaks(parts, allow_leaks)
+    _check_relations(rows)
+    triples = {split_name: part.triples for split_name, part in parts.items()}
+    carved, warnings = _fill_splits(triples, len(entities), len(relations), split, seed)
+    if leaks:
+        warnings.append(f"{leaks:,} triples stand in more than one split and were kept in each: results are too good")
+    if options.on_error == "skip" and options.rejects is not None:
+        write_rejects(options.rejects, [reject for part in rows.values() for reject in part.rejects])
+    files = [part.report(split_name) for split_name, part in parts.items()]
+    report = _report(carved, files, {"leaks": leaks}, warnings, (entities, relations))
+    first = train.shown if isinstance(train, TripleFile) else os.fspath(train)
+    return Dataset(
+        name=name or _plain_name(first),
+        entities=entities,
+        relations=relations,
+        train=carved["train"],
+        valid=carved["valid"],
+        test=carved["test"],
+        entity_titles=_titles(entity_titles, entities, options),
+        relation_titles=_titles(relation_titles, relations, options),
+        report=report,
+    )
+
+
+def add_inverses(triples: Triples, num_relations: int) -> Triples:
+    """``[(h, r, t)]`` -> ``[(h, r, t); (t, r + num_relations, h)]``, so that heads are tails of inverse relations."""
+    inverse = np.stack([triples[:, 2], triples[:, 1] + num_relations, triples[:, 0]], axis=1)
+    return np.concatenate([triples, inverse])  # [2n, 3]
+
+
+def split_triples(
+    triples: Triples, num_entities: int, num_relations: int, fractions: Sequence[float], seed: int
+) -> tuple[Triples, Triples, Triples]:
+    """Split at random so that every entity and every relation that occurs keeps a training triple.
+
+    The result depends on the set of triples and the seed, not on the order of rows. Where too few triples can
+    be moved, valid and test come out smaller than asked, in the same proportion.
+    """
+    if len(fractions) != 3 or min(fractions) < 0 or not np.isclose(sum(fractions), 1.0):
+        raise TuckerkgError(f"split {tuple(fractions)} must be three shares of train, valid and test that add up to 1")
+    order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
+    shuffled = triples[order][np.random.default_rng(seed).permutation(len(triples))]
+    movable = np.flatnonzero(~_cover(shuffled, num_entities, num_relations))
+    num_valid, num_test = (int(len(triples) * fraction) for fraction in fractions[1:])
+    if num_valid + num_test > len(movable):
+        num_valid = int(len(movable) * num_valid / (num_valid + num_test))
+        num_test = len(movable) - num_valid if num_test else 0
+    valid, test = movable[:num_valid], movable[num_valid : num_valid + num_test]
+    stay = np.ones(len(triples), dtype=np.bool_)
+    stay[valid] = stay[test] = False
+    return shuffled[stay], shuffled[valid], shuffled[test]
+
+
+def _cover(triples: Triples, num_entities: int, num_relations: int) -> npt.NDArray[np.bool_]:
+    """Marks, for each relation and then each entity still missing, the first triple that holds it."""
+    marked = np.zeros(len(triples), dtype=np.bool_)
+    marked[np.unique(triples[:, 1], return_index=True)[1]] = True
+    for column in (0, 2):
+        seen = np.zeros(num_entities, dtype=np.bool_)
+        seen[triples[marked][:, [0, 2]]] = True
+        ids, first = np.unique(triples[:, column], return_index=True)
+        marked[first[~seen[ids]]] = True
+    return marked
+
+
+def _read_all(sources: Mapping[str, Source], options: ReadOptions) -> dict[str, Rows]:
+    """Read every file before complaining, so that one run shows what is wrong with all of them."""
+    rows: dict[str, Rows] = {}
+    problems: list[Problem] = []
+    total = 0
+    for name, source in sources.items():
+        try:
+            rows[name] = read_rows(source, options)
+        except InputError as error:
+            problems += error.problems
+            total += error.total
+    if problems:
+        raise InputError(problems, SKIP_REMEDY if options.on_error == "stop" else "", total)
+    for name, part in rows.items():
+        if not len(part.line_numbers):
+            what = f"0 triples left for {name}: all {part.read:,} rows are bad"
+            raise InputError([Problem(part.shown, None, None, what), *(reject.problem for reject in part.rejects)])
+    return rows
+
+
+def _vocabularies(rows: Sequence[Rows]) -> tuple[Vocabulary, Vocabulary]:
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    ends = [column.rename("label") for part in rows for column in (part.heads, part.tails)]
+    relations = [part.relations.rename("label") for part in rows]
+    # UTF-8 bytes sort as code points do.
+    entity_labels, relation_labels = (pl.concat(columns).unique().sort().to_list() for columns in (ends, relations))
+    return Vocabulary(tuple(entity_labels)), Vocabulary(tuple(relation_labels))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One file as ids: its distinct ``triples``, their ``keys``, and the ``positions`` of their rows in the file."""
+
+    rows: Rows
+    triples: Triples
+    keys: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Rows, entities: Vocabulary, relations: Vocabulary) -> _Part:
+        columns = ((rows.heads, entities), (rows.relations, relations), (rows.tails, entities))
+        triples = np.stack([_ids(column, vocabulary) for column, vocabulary in columns], axis=1)  # [n, 3]
+        keys = triple_keys(triples, len(entities), len(relations))
+        positions = np.sort(np.unique(keys, return_index=True)[1])  # of equal rows the first stays
+        return cls(rows, triples[positions], keys[positions], positions)
+
+    def report(self, split: str) -> FileReport:
+        return FileReport(
+            name=self.rows.shown,
+            split=split,
+            sha256=self.rows.sha256,
+            read=self.rows.read,
+            kept=len(self.positions),
+            rejected=len(self.rows.rejects),
+            duplicates=len(self.rows.line_numbers) - len(self.positions),
+            blank=self.rows.blank,
+            comments=self.rows.comments,
+            notes=self.rows.notes,
+        )
+
+
+def _ids(column: pl.Series, vocabulary: Vocabulary) -> npt.NDArray[np.int64]:
+    import polars as pl  # noqa: PLC0415
+
+    labels = pl.Series("label", vocabulary.labels, dtype=pl.String)
+    known = labels.to_frame().with_columns(id=pl.Series(np.arange(len(labels))))
+    found = column.rename("label").to_frame().join(known, on="label", how="left", maintain_order="left")
+    return found["id"].to_numpy().astype(np.int64, copy=False)
+
+
+def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
+    """Count triples of one file that stand in an earlier one too; unless allowed, that is an error that lists them."""
+    seen = np.empty(0, dtype=np.int64)
+    problems: list[Problem] = []
+    total = 0
+    for name, part in parts.items():
+        leaked = part.positions[np.isin(part.keys, seen)]
+        total += len(leaked)
+        rows = part.rows
+        for row in leaked[: InputError.SHOWN].tolist():
+            triple = " | ".join((rows.heads[row], rows.relations[row], rows.tails[row]))
+            what = f"the {name} triple {triple} also stands in an earlier split; remove it from one of them"
+            problems.append(Problem(rows.shown, int(rows.line_numbers[row]), 1, what))
+        seen = np.concatenate([seen, part.keys])
+    if problems and not allowed:
+        raise InputError(problems, "If this is intended, pass --allow-leaks; the results will be too good.", total)
+    return total
+
+
+def _check_relations(rows: Mapping[str, Rows]) -> None:
+    known = set(rows["train"].relations.unique())
+    problems = []
+    for part in rows.values():
+        missing = [relation for relation in part.relations.unique(maintain_order=True) if relation not in known]
+        for relation in missing:
+            first = int(part.line_numbers[(part.relations == relation).arg_true()[0]])
+            what = f"the relation {relation} does not occur in training, so nothing can be learned about it"
+            problems.append(Problem(part.shown, first, 1, what))
+    if problems:
+        raise InputError(problems, "Move a triple of each such relation into training, or remove them.")
+
+
+def _fill_splits(
+    triples: Mapping[str, Triples],
+    num_entities: int,
+    num_relations: int,
+    split: tuple[float, float, float] | None,
+    seed: int,
+) -> tuple[dict[str, Triples], list[str]]:
+    """Take the splits that were not given out of training."""
+    empty = np.empty((0, 3), dtype=np.int64)
+    filled = {name: triples.get(name, empty) for name in SPLITS}
+    if split is None or "valid" in triples:
+        warnings = [] if "test" in triples else ["there is no test split"]
+        return filled, warnings
+    shares = split if "test" not in triples else (1.0 - split[1], split[1], 0.0)
+    parts = split_triples(triples["train"], num_entities, num_relations, shares, seed)
+    warnings = []
+    for name, share, part in zip(SPLITS[1:], shares[1:], parts[1:], strict=True):
+        wanted = int(share * len(triples["train"]))
+        if len(part) < wanted:
+            warnings.append(
+                f"only {len(part):,} of the {wanted:,} triples wanted for {name} could be taken from "
+                "training without leaving an entity or relation without a triple there"
+            )
+    if "test" in triples:
+        parts = (parts[0], parts[1], triples["test"])
+    return dict(zip(SPLITS, parts, strict=True)), warnings
+
+
+def _report(
+    triples: Mapping[str, Triples],
+    files: Sequence[FileReport],
+    counts: Mapping[str, int],
+    warnings: Sequence[str],
+    vocabularies: tuple[Vocabulary, Vocabulary],
+) -> ReadReport:
+    entities, relations = vocabularies
+    sizes = {name: len(part) for name, part in triples.items()}
+    label_counts, label_words = label_warnings(entities.labels, relations.labels)
+    found = graph_counts(triples, len(entities), len(relations))
+    pairs = near_inverses(triples["train"], len(entities))
+    words = [*warnings, *label_words, *graph_warnings(found, sizes)]
+    if pairs:
+        shown = [f"{relations[r]} / {relations[s]} ({share:.0%})" for r, s, share in pairs[:NEAR_INVERSES_SHOWN]]
+        words.append(f"{len(pairs):,} pairs of relations are nearly inverse to each other, e.g. {', '.join(shown)}")
+    names = {"entities": len(entities), "relations": len(relations), "near_inverse_pairs": len(pairs)}
+    return ReadReport(tuple(files), {**sizes, **names, **counts, **label_counts, **found}, tuple(words))
+
+
+def _titles(source: Titles | None, vocabulary: Vocabulary, options: ReadOptions) -> dict[str, str]:
+    if source is None:
+        return {}
+    titles = source if isinstance(source, Mapping) else read_titles(source, options.limits)
+    return {label: title for label, title in titles.items() if label in vocabulary}
+
+
+def _plain_name(path: str) -> str:
+    name = Path(path).name
+    return name.split(".")[0] or name
