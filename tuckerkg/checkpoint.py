@@ -233,7 +233,8 @@ class RunFolder:
         clean_temporaries(folder)  # before writing, because it may free the space that is needed
         path = folder / f"step-{step:08d}"
         write_sealed(path, files)
-        with suppress(OSError):  # the new checkpoint is safe; what could not be removed is tried at the next save
+        # The new checkpoint is safe by now; what cannot be removed is tried again at the next save.
+        with suppress(OSError, RunFolderError):
             self._prune(step, keep)
         return path
 

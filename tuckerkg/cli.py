@@ -34,6 +34,9 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Folder with datasets by name; else TUCKERKG_DATA, the cache, then download."),
 ]
+PlainOption = Annotated[
+    bool, typer.Option("--plain-sigmoid", help="Probability as the score's sigmoid, not fitted on validation.")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
 ]
@@ -67,9 +70,10 @@ def demo(
     with _observer() as observer:
         run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), observer)
     show.show_evaluation(run.evaluate("test"))
-    print(f"\n{facts} facts that are not in the graph, and that the model believes most:\n")
-    for number, fact in enumerate(run.top_missing(facts), 1):
-        print(f"{number:3}. {printable(fact.sentence())}  ({fact.probability:.0%})")
+    print(f"\n{facts} facts that are missing from the training graph, and that the model believes most:\n")
+    for number, fact in enumerate(run.top_missing(facts, missing_from=("train",)), 1):
+        verdict = "true: it was held out" if fact.known else "not in the data"
+        print(f"{number:3}. {printable(fact.sentence()):70} {fact.probability:4.0%}  {verdict}")
     print(
         f"\nNext:\n  tuckerkg predict {out} --head France --relation borders\n"
         f"  tuckerkg predict {out} --head Switzerland --tail Italy --known\n"
@@ -165,6 +169,7 @@ def predict(  # noqa: PLR0913, PLR0917
     untyped: Annotated[
         bool, typer.Option("--untyped", help="With --top-missing: any entity in any place, not only those seen there.")
     ] = False,
+    plain: PlainOption = False,
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
 ) -> None:
     """Name missing links: tails, heads, relations, or the best of the whole graph.
@@ -178,7 +183,7 @@ def predict(  # noqa: PLR0913, PLR0917
     from tuckerkg.progress import counter
 
     show.check_format(form)
-    loaded = _load_run(run)
+    loaded = _load_run(run, plain)
     if top_missing is None:
         facts = loaded.predict(head, relation, tail, k, include_known=known)
     elif head or relation or tail:
@@ -198,6 +203,7 @@ def score(
     columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
     header: Annotated[bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")] = None,
+    plain: PlainOption = False,
 ) -> None:
     """Give each triple of a file its score and probability."""
     from tuckerkg import show
@@ -205,7 +211,7 @@ def score(
 
     show.check_format(form)
     options = _read_options(columns, delimiter, header, "stop", None)
-    show.show_predictions(score_file(_load_run(run), file, options), form)
+    show.show_predictions(score_file(_load_run(run, plain), file, options), form)
 
 
 @app.command()
@@ -299,11 +305,12 @@ def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool)
         return datasets.load(name, data, options=options, allow_leaks=allow_leaks, progress=tick)
 
 
-def _load_run(path: Path) -> Run:
+def _load_run(path: Path, plain: bool = False) -> Run:
     from tuckerkg.checkpoint import RunFolder
     from tuckerkg.run import Run
 
-    return Run(RunFolder.open(path), note=lambda text: print(f"tuckerkg: {text}", file=sys.stderr))
+    folder = RunFolder.open(path)
+    return Run(folder, note=lambda text: print(f"tuckerkg: {text}", file=sys.stderr), calibrated=not plain)
 
 
 def _observer(folder: Any = None) -> Any:

@@ -178,4 +178,6 @@ def _receive(
         write(chunk)
         if progress is not None:
             progress(received, response.length + received if response.length is not None else None)
+    if response.length:
+        raise DownloadError(f"the connection ended {response.length:,} bytes early; try again")
     return digest.hexdigest()

@@ -28,7 +28,8 @@ class ScoreLoss(Protocol):
     def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
         """``scores [b, M]`` with positives at ``[rows, positives]`` -> summed loss, gradient ``[b, M]``.
 
-        May overwrite ``scores``.
+        Overwrites ``scores``: a decoder's comparison must not need its own output for its gradient (torch says so
+        if it does).
         """
 
 
@@ -51,11 +52,14 @@ class NTXent(nn.Module):
             scores = scores.div_(self.temperature)
         keep = 1.0 - self.label_smoothing
         counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)  # [b] k
-        lse = torch.logsumexp(scores, 1)  # [b]
-        value = (counts * lse).sum() - keep * scores[rows, positives].sum()
+        value = -keep * scores[rows, positives].sum()
         if self.label_smoothing:
             value = value - self.label_smoothing * (counts * scores.mean(1)).sum()
-        gradient = scores.sub_(lse[:, None]).exp_().mul_(counts[:, None])
+        top = scores.amax(1)  # [b]
+        powers = scores.sub_(top[:, None]).exp_()  # one exponential serves the value and the gradient
+        total = powers.sum(1)  # [b]
+        value = value + (counts * (total.log() + top)).sum()
+        gradient = powers.mul_((counts / total)[:, None])
         if self.label_smoothing:
             gradient.sub_((self.label_smoothing / scores.shape[1]) * counts[:, None])
         gradient.index_put_((rows, positives), scores.new_tensor(-keep), accumulate=True)
@@ -163,7 +167,7 @@ class _StreamedLoss(torch.autograd.Function):
                 chunk = queries[first:last].detach().requires_grad_()
                 table = candidates.detach().requires_grad_()
                 scores = compare(chunk, table)  # [b, M]
-            value, gradient = loss.chunk(scores.detach().clone(), rows[span] - first, positives[span])
+            value, gradient = loss.chunk(scores.detach(), rows[span] - first, positives[span])
             grad_chunk, grad_table = torch.autograd.grad(scores, (chunk, table), gradient)
             grad_queries[first:last] = grad_chunk
             grad_candidates += grad_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,20 @@ import torch
 from torch import Tensor
 
 from tuckerkg.answers import Answers, rows_of
+from tuckerkg.calibrate import Calibration
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluate import CHUNK_SCORES, known_answers
 from tuckerkg.model import Encoded
 from tuckerkg.names import Names
+from tuckerkg.plausible import open_questions
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One candidate fact. ``probability`` is the sigmoid of ``score``; ``known`` says that the graph holds it."""
+    """One candidate fact, in readable names and in the data's labels.
+
+    ``probability`` comes from ``score``; ``known`` says that the graph holds the fact.
+    """
 
     head: str
     relation: str
@@ -27,6 +33,9 @@ class Prediction:
     score: float
     probability: float
     known: bool
+    head_label: str
+    relation_label: str
+    tail_label: str
 
     def sentence(self) -> str:
         """The fact as one sentence."""
@@ -41,9 +50,14 @@ class Predictor:
     """Answers questions about one encoded graph. ``splits`` are all triples that count as known."""
 
     def __init__(
-        self, encoded: Encoded, entities: Names, relations: Names, splits: Sequence[np.ndarray]
+        self,
+        encoded: Encoded,
+        entities: Names,
+        relations: Names,
+        splits: Sequence[np.ndarray],
+        calibration: Calibration = Calibration(),  # noqa: B008  (frozen)
     ) -> None:
-        self.encoded, self.entities, self.relations = encoded, entities, relations
+        self.encoded, self.entities, self.relations, self.calibration = encoded, entities, relations, calibration
         self.num_relations = len(relations)
         self.known = known_answers(splits, self.num_relations)
         self.triples = np.concatenate(list(splits))
@@ -83,14 +97,20 @@ class Predictor:
     ) -> list[Prediction]:
         """The ``count`` facts with the highest scores that the graph does not hold, over the whole graph.
 
-        ``typed`` asks only for heads and tails that a relation has been seen with in that place. A fact is asked for
-        as (head, relation, ?) and walked in chunks, so memory stays bounded.
+        ``typed`` asks plausible heads only (see ``plausible.py``), takes tails that the relation has been seen with, and
+        no entity with itself where none has the relation to itself. A fact is asked for as (head, relation, ?) and
+        walked in chunks, so memory stays bounded.
         """
         if count < 1:
             raise TuckerkgError(f"the number of facts is {count}, expected a whole number from 1 on")
-        pairs = self.triples[:, :2] if typed else self._all_pairs()
-        queries = torch.from_numpy(np.unique(pairs, axis=0))
+        pairs = open_questions(self.triples, len(self.entities), self.num_relations) if typed else self._all_pairs()
+        queries = torch.from_numpy(np.ascontiguousarray(pairs))
         return self._best(queries, count, include_known=False, typed=typed, tick=tick)
+
+    def holds(self, fact: Prediction) -> bool:
+        """Whether ``fact`` is among the known triples."""
+        head, relation, tail = self._ids(fact.head_label, fact.relation_label, fact.tail_label)
+        return _holds(self.known, head, relation, tail)  # type: ignore[arg-type]
 
     def score(self, heads: Sequence[str], relations: Sequence[str], tails: Sequence[str]) -> list[Prediction]:
         """Score and probability of whole triples, in the given order."""
@@ -144,6 +164,8 @@ class Predictor:
                 scores[rows_of(offsets), answers] = -torch.inf
             if allowed is not None:
                 scores[~allowed[chunk[:, 1]]] = -torch.inf
+                strict = ~self._reflexive[chunk[:, 1]]
+                scores[strict.nonzero()[:, 0], chunk[strict, 0]] = -torch.inf
             flat, places = _largest(scores.flatten(), count)
             facts = torch.cat([chunk[places // num_entities], (places % num_entities)[:, None]], 1)
             merged = torch.cat([best_scores, flat])
@@ -153,6 +175,14 @@ class Predictor:
                 tick(first + len(chunk), len(queries))
         found = zip(best_facts.tolist(), best_scores.tolist(), strict=True)
         return [self._prediction(*self._forward(*fact), score) for fact, score in found if score > -np.inf]
+
+    @cached_property
+    def _reflexive(self) -> Tensor:
+        """Which relations some entity has with itself, ``[R]``."""
+        loops = self.triples[:, 0] == self.triples[:, 2]
+        reflexive = torch.zeros(self.num_relations, dtype=torch.bool)
+        reflexive[torch.from_numpy(self.triples[loops, 1])] = True
+        return reflexive
 
     def _seen_tails(self) -> Tensor:
         """Which entities each relation has been seen with as tail, ``[R, N]``."""
@@ -176,8 +206,11 @@ class Predictor:
             relation=self.relations.shown(relation),
             tail=self.entities.shown(tail),
             score=score,
-            probability=float(torch.sigmoid(torch.tensor(score, dtype=torch.float64))),
+            probability=self.calibration.probability(score),
             known=_holds(self.known, head, relation, tail),
+            head_label=self.entities.labels[head],
+            relation_label=self.relations.labels[relation],
+            tail_label=self.entities.labels[tail],
         )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tuckerkg.calibrate import Calibration, fit_calibration
 from tuckerkg.checkpoint import RunFolder, check_entity_rows
 from tuckerkg.config import Settings, build_model, parse_settings
 from tuckerkg.errors import RunFolderError, UnknownNameError, did_you_mean
@@ -24,8 +26,10 @@ SPLITS = ("train", "valid", "test")
 class Run:
     """A run folder with its best weights loaded. Get one from ``tuckerkg.train`` or ``tuckerkg.load``."""
 
-    def __init__(self, folder: RunFolder, note: Callable[[str], None] = lambda text: None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: RunFolder, note: Callable[[str], None] = lambda text: None, *, calibrated: bool = True
+    ) -> None:
+        self.folder, self.calibrated = folder, calibrated
         self.settings: Settings = parse_settings(folder.settings, str(folder.path))
         checkpoint = folder.best(note)
         self.step, self.state = checkpoint.step, checkpoint.state
@@ -53,10 +57,17 @@ class Run:
         return self.model.encoded(whole_message_graph(self.model, self.folder.split("train")))
 
     @cached_property
+    def calibration(self) -> Calibration:
+        """Turns scores into probabilities: fitted on validation, or the paper's plain sigmoid if not ``calibrated``."""
+        if not self.calibrated:
+            return Calibration()
+        return fit_calibration(self.encoded, self.folder.split("train"), self.folder.split("valid"))
+
+    @cached_property
     def predictor(self) -> Predictor:
         """Answers questions; known facts are those of all splits."""
         splits = [self.folder.split(name) for name in SPLITS]
-        return Predictor(self.encoded, self.entities, self.relations, splits)
+        return Predictor(self.encoded, self.entities, self.relations, splits, self.calibration)
 
     def evaluate(self, split: str = "test", tick: Callable[[int, int], None] | None = None) -> Evaluation:
         """Filtered ranks of a split over all entities, both directions; also kept as ``evaluation-<split>.json``."""
@@ -100,10 +111,23 @@ class Run:
         return self.predictor.predict(head, relation, tail, k, include_known=include_known)
 
     def top_missing(
-        self, count: int = 10, *, typed: bool = True, tick: Callable[[int, int], None] | None = None
+        self,
+        count: int = 10,
+        *,
+        typed: bool = True,
+        missing_from: Sequence[str] = SPLITS,
+        tick: Callable[[int, int], None] | None = None,
     ) -> list[Prediction]:
-        """The most believed facts that the graph does not hold; see ``Predictor.top_missing``."""
-        return self.predictor.top_missing(count, typed=typed, tick=tick)
+        """The most believed facts that the graph does not hold; see ``Predictor.top_missing``.
+
+        With ``missing_from=("train",)`` held-out facts count as missing: their ``known`` then says that they are true.
+        """
+        if set(missing_from) == set(SPLITS):
+            return self.predictor.top_missing(count, typed=typed, tick=tick)
+        splits = [self.folder.split(name) for name in missing_from]
+        asked = Predictor(self.encoded, self.entities, self.relations, splits, self.calibration)
+        facts = asked.top_missing(count, typed=typed, tick=tick)
+        return [replace(fact, known=self.predictor.holds(fact)) for fact in facts]
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> list[Prediction]:
         """Score and probability of whole triples of names."""
@@ -111,6 +135,9 @@ class Run:
         return self.predictor.score(heads, relations, tails)
 
 
-def load(path: str | Path) -> Run:
-    """Opens a run folder that ``train`` wrote, with its best weights."""
-    return Run(RunFolder.open(Path(path)))
+def load(path: str | Path, *, calibrated: bool = True) -> Run:
+    """Opens a run folder that ``train`` wrote, with its best weights.
+
+    Probabilities are fitted on validation; with ``calibrated`` False they are the sigmoid of the score.
+    """
+    return Run(RunFolder.open(Path(path)), calibrated=calibrated)

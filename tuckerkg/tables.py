@@ -132,6 +132,9 @@ def _csv_records(lines: list[str], delimiter: str, shown: str) -> Iterator[tuple
             if opened is not None:
                 # Everything after it would be swallowed by one field: there is no row to set aside.
                 refuse(shown, 'the quote " opened here is never closed; close it, or double it if it is meant', *opened)
+            if "field limit" in str(error):
+                # The reader has lost its place inside the field: what follows would be read as rows.
+                refuse(shown, f"a quoted field is too long ({error}); shorten it or use TSV", start, 1)
             yield start, reader.line_num, [], f"not valid CSV: {error}"
         else:
             yield start, reader.line_num, record, None

@@ -23,6 +23,7 @@ from tuckerkg.read_report import (
     Triples,
     graph_counts,
     graph_warnings,
+    is_among,
     label_warnings,
     near_inverses,
     triple_keys,
@@ -271,14 +272,14 @@ def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
     problems: list[Problem] = []
     total = 0
     for name, part in parts.items():
-        leaked = part.positions[np.isin(part.keys, seen)]
+        leaked = part.positions[is_among(part.keys, seen)]
         total += len(leaked)
         rows = part.rows
         for row in leaked[: InputError.SHOWN].tolist():
             triple = " | ".join((rows.heads[row], rows.relations[row], rows.tails[row]))
             what = f"the {name} triple {triple} also stands in an earlier split; remove it from one of them"
             problems.append(Problem(rows.shown, int(rows.line_numbers[row]), 1, what))
-        seen = np.concatenate([seen, part.keys])
+        seen = np.sort(np.concatenate([seen, part.keys]))
     if problems and not allowed:
         raise InputError(problems, "If this is intended, pass --allow-leaks; the results will be too good.", total)
     return total

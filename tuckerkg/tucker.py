@@ -64,12 +64,13 @@ class TuckerCore(nn.Module):
         matrices = (F.embedding(used, relations) @ self.core.flatten(1)).view(-1, self.in_dim, self.out_dim)  # [R', d_in, d_out]
         # Differs from the authors' code: one mask per relation and step, not per edge, so that rows stay grouped.
         matrices = F.dropout(matrices, self.relation_dropout, self.training)
-        products, first = [], 0
-        for bucket in groups.buckets:
-            size = bucket.relation_ids.numel()
-            block = rows[bucket.start : bucket.stop].view(size, bucket.length, self.in_dim)  # [B, L, d_in]
-            products.append(torch.bmm(block, matrices[first : first + size]).flatten(0, 1))  # [B L, d_out]
-            first += size
+        # split, not slices: its gradient is one concatenation instead of a full-size zero tensor per bucket.
+        blocks = rows.split([bucket.stop - bucket.start for bucket in groups.buckets])
+        parts = matrices.split([bucket.relation_ids.numel() for bucket in groups.buckets])
+        products = [
+            torch.bmm(block.view(len(part), -1, self.in_dim), part).flatten(0, 1)  # [B L, d_out]
+            for block, part in zip(blocks, parts, strict=True)
+        ]
         return torch.cat(products)
 
     def _cp(self, rows: Tensor, relations: Tensor, groups: RowGroups) -> Tensor:

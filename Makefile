@@ -1,0 +1,54 @@
+# make demo, make test: each works from a clean clone with nothing but Python 3.11 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help demo test check lint types test-peers test-faults wheel clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+# PyTorch first and by its pinned version: anything looser may bring gigabytes of GPU libraries.
+$(VENV)/base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+$(VENV)/peers: $(VENV)/dev
+	$(PIP) ".[peers]"
+	@touch $@
+
+demo: $(VENV)/base  ## train on the embedded graph and name ten missing facts
+	$(BIN)/tuckerkg demo
+
+test: $(VENV)/dev  ## all tests that need nothing beyond Python packages
+	$(BIN)/python -m pytest -m "not peers and not faults"
+
+check: lint types test  ## lint, strict typing, tests
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+test-peers: $(VENV)/peers  ## hold ranks against PyKEEN's evaluator
+	$(BIN)/python -m pytest -m peers
+
+test-faults: $(VENV)/dev  ## kill, fill disks and fail writes with strace
+	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq -y strace) >/dev/null
+	$(BIN)/python -m pytest -m faults
+
+wheel: $(VENV)/dev  ## build a wheel and try it in an empty environment
+	$(BIN)/python scripts/try_wheel.py
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
