@@ -48,7 +48,8 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
             f"{dataset.name}: no validation triples, and the best weights are chosen on them; "
             "give a valid file, or one file to be split"
         )
-    build_model(settings, 1, 1)  # refuses widths that do not fit before anything is written
+    with torch.device("meta"):  # refuses widths that do not fit before anything is written
+        build_model(settings, 1, 1)
     return RunFolder.create(
         Path(out),
         settings.as_dict(),

@@ -208,7 +208,7 @@ def _component(section: str, given: Any) -> dict[str, Any]:
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(given, Mapping):
         raise SettingsError(f"{section}: expected a name or a table, got {given!r}")
-    name = given.get("name", Settings.model_fields[section].default["name"])
+    name = given.get("name", _default_name(section))
     if name not in registry:
         raise SettingsError(
             f"{section}.name: {printable(repr(name))} does not exist, allowed are {', '.join(registry)}."
@@ -220,6 +220,11 @@ def _component(section: str, given: Any) -> dict[str, Any]:
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(error, options, f"{section}."))) from error
     return {"name": name, **checked.model_dump()}
+
+
+def _default_name(section: str) -> str:
+    name: str = Settings.model_fields[section].default["name"]
+    return name
 
 
 def options_of(component: type) -> type[BaseModel]:
@@ -247,7 +252,7 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise SettingsError(f"{printable(key)}: {section} is not a section")
         values = inner
-    if last == "name" and sections[0] in REGISTRIES and values.get("name", value) != value:
+    if last == "name" and sections[0] in REGISTRIES and values.get("name", _default_name(sections[0])) != value:
         values.clear()
     values[last] = value
 

@@ -152,7 +152,7 @@ class _Loop:
         if torch.isfinite(value) and torch.isfinite(norm):
             return
         raise NonFiniteError(
-            f"step {self.state.step}: loss {float(value)}, gradient norm {float(norm)} in a batch of {num_queries} "
+            f"step {self.state.step}: loss {value.item()}, gradient norm {norm.item()} in a batch of {num_queries} "
             f"queries (seed {self.settings.train.seed}); nothing of this step was kept. "
             f"The newest checkpoint is step {max(self.folder.steps(), default=0)}: "
             "try a smaller train.lr, or train.clip=1.0"

@@ -1,0 +1,182 @@
+"""Questions and answers in names: completeness, order, known facts, prefixes, and wrong names."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from graphs import toy_dataset
+
+from tuckerkg import api
+from tuckerkg.calibrate import Calibration, fit_platt
+from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
+from tuckerkg.names import Names
+from tuckerkg.plausible import open_questions, plausible_heads
+from tuckerkg.reading import ReadOptions
+from tuckerkg.run import load
+from tuckerkg.scoring import score_file
+from tuckerkg.training import Silent
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("predict") / "run"
+    overrides = {
+        "model.dim": 16, "model.relation_dim": 16, "train.epochs": 60.0, "train.lr": 0.02, "train.threads": 1,
+        "batch.queries": 32, "batch.remove_own_edges": True, "decoder.dropout": 0.1,
+    }  # fmt: skip
+    return api.train(toy_dataset(), out=out, overrides=overrides, observer=Silent())
+
+
+def triples_of(data, *splits):
+    return {tuple(triple) for split in splits for triple in data.split(split).tolist()}
+
+
+def test_tails_come_in_order_of_score_and_without_known_ones(run):
+    data = toy_dataset()
+    known = triples_of(data, "train", "valid", "test")
+    answers = run.predict(head="e003", relation="plus2", k=100)
+    assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+    head, relation = 3, 1
+    expected = {t for t in range(20) if (head, relation, t) not in known}
+    assert {int(a.tail[1:]) for a in answers} == expected
+    row = run.encoded.scores(torch.tensor([head]), torch.tensor([relation]))[0]
+    for answer in answers:
+        assert answer.score == pytest.approx(row[int(answer.tail[1:])].item(), abs=1e-5)
+
+
+def test_known_facts_are_marked_when_wanted(run):
+    answers = run.predict(head="e003", relation="plus2", k=100, include_known=True)
+    assert len(answers) == 20
+    assert {a.tail for a in answers if a.known} == {"e005"}
+
+
+def test_heads_are_asked_through_the_inverse_and_come_back_as_heads(run):
+    answers = run.predict(relation="plus1", tail="e007", k=4, include_known=True)
+    assert {a.tail for a in answers} == {"e007"}
+    row = run.encoded.scores(torch.tensor([7]), torch.tensor([0 + 3]))[0]
+    assert answers[0].head == f"e{int(row.argmax()):03}"
+
+
+def test_relations_between_two_entities_are_ranked(run):
+    answers = run.predict(head="e001", tail="e002", k=9, include_known=True)
+    assert {a.relation for a in answers} == {"plus1", "plus2", "plus3"}
+    assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+    assert [a.relation for a in answers if a.known] == ["plus1"]
+    single = run.score([("e001", "plus2", "e002")])[0]
+    assert single.score == pytest.approx(next(a.score for a in answers if a.relation == "plus2"), abs=1e-5)
+
+
+@pytest.mark.parametrize("question", [{"head": "e001", "relation": "plus1"}, {"head": "e001"}, {"tail": "e004"}])
+def test_top_k_is_a_prefix_of_top_n(run, question):
+    longest = run.predict(**question, k=50)
+    for k in range(1, 21):
+        assert run.predict(**question, k=k) == longest[:k]
+
+
+def test_one_entity_alone_asks_over_all_relations(run):
+    answers = run.predict(head="e001", k=60, include_known=True)
+    assert len({(a.relation, a.tail) for a in answers}) == 60
+    assert all(a.head == "e001" for a in answers)
+
+
+def test_top_missing_equals_brute_force_over_the_whole_graph(run):
+    data = toy_dataset()
+    known = triples_of(data, "train", "valid", "test")
+    everything = [
+        (score, h, r, t)
+        for h in range(20)
+        for r in range(3)
+        for t, score in enumerate(run.encoded.scores(torch.tensor([h]), torch.tensor([r]))[0].tolist())
+        if (h, r, t) not in known
+    ]
+    best = sorted(everything, key=lambda item: -item[0])[:15]
+    found = run.top_missing(15, typed=False)
+    assert [f.score for f in found] == pytest.approx([item[0] for item in best], abs=1e-5)
+    assert run.top_missing(5, typed=False) == found[:5]
+
+
+def test_top_missing_typed_names_no_self_loop_and_nothing_already_answered(run):
+    held_out = run.top_missing(200, missing_from=("train",))
+    assert held_out
+    assert all(fact.head != fact.tail for fact in held_out)
+    data = toy_dataset()
+    answered = {(h, r) for h, r, _ in triples_of(data, "train")}
+    names = data.relations.labels
+    assert not {(int(f.head[1:]), names.index(f.relation)) for f in held_out} & answered
+    true = triples_of(data, "valid", "test")
+    for fact in held_out:
+        triple = int(fact.head[1:]), names.index(fact.relation), int(fact.tail[1:])
+        assert fact.known == (triple in true)
+
+
+def test_a_question_must_leave_something_open(run):
+    for question in ({}, {"relation": "plus1"}, {"head": "e001", "relation": "plus1", "tail": "e002"}):
+        with pytest.raises(TuckerkgError, match="leaves something open"):
+            run.predict(**question)
+    with pytest.raises(TuckerkgError, match="k is 0"):
+        run.predict(head="e001", k=0)
+
+
+def test_unknown_names_get_the_nearest_ones(run):
+    with pytest.raises(UnknownNameError, match=r"no entity 'e0033' among 20\. Nearest: 'e003'"):
+        run.predict(head="e0033", relation="plus1")
+    with pytest.raises(UnknownNameError, match="no relation 'plus'"):
+        run.predict(head="e003", relation="plus")
+
+
+def test_a_file_is_scored_row_by_row_and_unknown_names_are_listed_with_lines(run, tmp_path):
+    file = tmp_path / "ask.tsv"
+    file.write_text("e001\tplus1\te002\ne005\tplus3\te004\n")
+    scored = score_file(run, file, ReadOptions())
+    assert [(s.head, s.relation, s.tail) for s in scored] == [("e001", "plus1", "e002"), ("e005", "plus3", "e004")]
+    assert all(0 <= s.probability <= 1 for s in scored)
+    file.write_text("e001\tplus1\te002\ne999\tplus3\tnobody\n")
+    with pytest.raises(InputError) as caught:
+        score_file(run, file, ReadOptions())
+    assert [(p.line, p.column) for p in caught.value.problems] == [(2, 1), (2, 3)]
+
+
+def test_plain_sigmoid_is_the_papers_probability(run):
+    plain = load(run.path, calibrated=False)
+    fact = plain.predict(head="e001", relation="plus1", k=1)[0]
+    assert fact.probability == pytest.approx(1 / (1 + torch.tensor(-fact.score).double().exp().item()))
+
+
+def test_platt_scaling_finds_slope_and_shift():
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(200_000, generator=generator, dtype=torch.double) + 1
+    truth = torch.sigmoid(0.7 * scores - 2.0)
+    labels = (torch.rand(len(scores), generator=generator, dtype=torch.double) < truth).double()
+    fitted = fit_platt(scores, labels)
+    assert fitted.slope == pytest.approx(0.7, abs=0.02)
+    assert fitted.shift == pytest.approx(-2.0, abs=0.05)
+    assert fit_platt(scores, torch.zeros_like(scores)) == Calibration()
+
+
+def test_calibration_never_turns_the_order_around():
+    scores = torch.linspace(-1, 1, 100, dtype=torch.double)
+    assert fit_platt(scores, (scores < 0).double()).slope > 0
+
+
+def test_plausible_heads_come_from_shared_slots():
+    # relation 0: person -> born_in -> city; 1: person -> works_at -> firm; 2: city -> in -> country
+    triples = torch.tensor(
+        [[0, 0, 5], [1, 0, 5], [2, 0, 6], [0, 1, 8], [1, 1, 8], [2, 1, 8], [3, 1, 8], [5, 2, 9], [6, 2, 9]]
+    ).numpy()
+    allowed = plausible_heads(triples, 10, 3)
+    assert allowed[3, 0]  # works somewhere, as all who were born somewhere do
+    assert not allowed[5, 0]
+    assert not allowed[8, 0]
+    questions = {tuple(q) for q in open_questions(triples, 10, 3).tolist()}
+    assert (3, 0) in questions
+    assert (0, 0) not in questions  # nobody is born twice
+
+
+def test_names_resolve_labels_titles_and_case():
+    names = Names("entity", ["/m/1", "/m/2", "/m/3", "Berlin"], {"/m/1": "Paris", "/m/2": "Rome", "/m/3": "Rome"})
+    assert names.id_of("/m/2") == 1
+    assert names.id_of("Paris") == names.id_of("pARIS") == 0
+    assert names.id_of("berlin") == 3
+    with pytest.raises(UnknownNameError, match=r"'Rome' names 2: use one of the labels '/m/2', '/m/3'"):
+        names.id_of("Rome")
+    assert (names.shown(0), names.shown(3)) == ("Paris", "Berlin")
