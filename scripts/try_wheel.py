@@ -22,7 +22,14 @@ def main() -> None:
         run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", away, ROOT, cwd=away)
         (wheel,) = away.glob("tuckerkg-*.whl")
         venv.create(away / "env", with_pip=True)
-        pip = (away / "env/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
+        pip = (
+            away / "env/bin/pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-c",
+            ROOT / "constraints.txt",
+        )
         run(*pip, "torch==2.13.0", cwd=away)
         run(*pip, wheel, cwd=away)
         tuckerkg = away / "env/bin/tuckerkg"

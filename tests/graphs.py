@@ -27,9 +27,7 @@ def random_triples(seed: int, num_entities: int, num_relations: int, count: int)
 
 def toy_dataset(num_entities: int = 20, num_relations: int = 3) -> Dataset:
     """A graph with rules that a model can learn: i -> i + r + 1 around a ring."""
-    triples = np.array(
-        [(i, r, (i + r + 1) % num_entities) for i in range(num_entities) for r in range(num_relations)]
-    )
+    triples = np.array([(i, r, (i + r + 1) % num_entities) for i in range(num_entities) for r in range(num_relations)])
     order = np.random.default_rng(0).permutation(len(triples))
     valid, test, train = np.split(triples[order], [5, 10])
     return Dataset(

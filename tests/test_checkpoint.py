@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuckerkg import manifest
+from tuckerkg import checkpoint, manifest
 from tuckerkg.checkpoint import Checkpoint, RunFolder, SealedFolder, check_entity_rows, check_place, check_weights
 from tuckerkg.errors import NonFiniteError, RunFolderError
 
@@ -695,6 +695,16 @@ def test_f11_a_place_that_another_is_making_is_refused(tmp_path: Path) -> None:
             create(tmp_path / "run")
         first.communicate("")
     create(tmp_path / "run")
+
+
+def test_f11_a_run_that_another_made_in_the_meantime_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "check_place", lambda path: (patch.undo(), create(path)))
+        with pytest.raises(RunFolderError, match="already holds a run"):
+            RunFolder.create(tmp_path / "run", {}, entities=["z"], relations=[], splits={})
+    assert RunFolder.open(tmp_path / "run").entities() == ENTITIES
 
 
 def test_the_sealed_folders_of_a_run_verify(two: RunFolder) -> None:

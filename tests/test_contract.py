@@ -78,9 +78,7 @@ def test_every_parameter_gets_a_gradient(encoder, decoder, loss, batch):
     model.float()
     settings = load_settings(None, {"encoder": encoder, "decoder": decoder, "loss": loss, "batch": batch, **SMALL})
     criterion = build_loss(settings)
-    graph = TrainingGraph(
-        data.train, len(data.entities), len(data.relations), 0, marks_known=criterion.marks_known
-    )
+    graph = TrainingGraph(data.train, len(data.entities), len(data.relations), 0, marks_known=criterion.marks_known)
     whole = build_batches(settings, graph)
     value = model.loss(whole.batch(0), criterion, l2=0.01)
     value.backward()
@@ -102,8 +100,9 @@ def test_trains_saves_loads_evaluates_predicts(tmp_path, encoder, decoder, loss,
     curve = [row["loss"] for row in run.metrics]
     assert curve[-1] < curve[0]
     again = load(tmp_path / "run")
-    ours, theirs = run.encoded.scores(torch.tensor([0]), torch.tensor([0])), again.encoded.scores(
-        torch.tensor([0]), torch.tensor([0])
+    ours, theirs = (
+        run.encoded.scores(torch.tensor([0]), torch.tensor([0])),
+        again.encoded.scores(torch.tensor([0]), torch.tensor([0])),
     )
     assert torch.equal(ours, theirs)
     assert again.evaluate("test").overall.queries == 2 * len(toy_dataset().test)

@@ -103,5 +103,10 @@ def test_fingerprint_changes_with_anything_that_changes_the_ranks():
     fingerprint = describe_protocol({"test": triples}, **base)["fingerprint"]
     assert describe_protocol({"test": triples[::-1]}, **base)["fingerprint"] == fingerprint
     assert describe_protocol({"test": triples[1:]}, **base)["fingerprint"] != fingerprint
-    for key, value in {"split": "valid", "filtered_by": ["train", "test"], "tie_seed": 1, "num_entities": N + 1}.items():
+    for key, value in {
+        "split": "valid",
+        "filtered_by": ["train", "test"],
+        "tie_seed": 1,
+        "num_entities": N + 1,
+    }.items():
         assert describe_protocol({"test": triples}, **{**base, key: value})["fingerprint"] != fingerprint

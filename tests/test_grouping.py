@@ -34,9 +34,6 @@ def test_the_contraction_equals_one_einsum_over_rows(ids, bases):
     relations = torch.randn(7, 4, dtype=torch.double)
     relation_ids = torch.tensor(ids)
     groups = RowGroups.of(relation_ids)
-    if bases:
-        W_c = torch.einsum("bj,bi,bk->ijk", core.w1, core.w2, core.w3)
-    else:
-        W_c = core.core.permute(1, 0, 2)
+    W_c = torch.einsum("bj,bi,bk->ijk", core.w1, core.w2, core.w3) if bases else core.core.permute(1, 0, 2)
     ours = core(rows[groups.source], relations, groups)[groups.position]
     assert torch.allclose(ours, torch.einsum("pi,pj,ijk->pk", rows, relations[relation_ids], W_c), atol=1e-12)

@@ -63,6 +63,8 @@ def test_importing_the_package_runs_nothing_heavy():
     import subprocess
     import sys
 
-    script = "import sys, tuckerkg, tuckerkg.cli; print([m for m in ('torch', 'polars', 'pydantic') if m in sys.modules])"
+    script = (
+        "import sys, tuckerkg, tuckerkg.cli; print([m for m in ('torch', 'polars', 'pydantic') if m in sys.modules])"
+    )
     shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert shown.strip() == "[]"

@@ -268,13 +268,13 @@ def test_s2_a_bad_name_is_neither_written_nor_read(sealed: Path, name: str) -> N
 def test_s2_a_link_is_not_followed(sealed: Path, name: str) -> None:
     (sealed / name).rename(sealed.parent / "elsewhere")
     (sealed / name).symlink_to(sealed.parent / "elsewhere")
-    with pytest.raises(RunFolderError, match="symbolic link"):
+    with pytest.raises(RunFolderError, match="is a symbolic link"):
         SealedFolder(sealed).verify()
 
 
 def test_s2_a_linked_folder_is_not_followed(sealed: Path) -> None:
     (sealed.parent / "link").symlink_to(sealed)
-    with pytest.raises(RunFolderError, match="symbolic link"):
+    with pytest.raises(RunFolderError, match="is a symbolic link"):
         SealedFolder(sealed.parent / "link")
 
 

@@ -15,9 +15,7 @@ N, R, D_E, D_R, D_O = 12, 5, 4, 3, 6
 def random_edges(seed: int = 0, count: int = 40) -> Tensor:
     """Edges that leave entities 10 and 11 isolated, and relation 4 with a single edge."""
     generator = torch.Generator().manual_seed(seed)
-    edges = torch.stack(
-        [torch.randint(high, (count,), generator=generator) for high in (N - 2, R - 1, N - 2)], 1
-    )
+    edges = torch.stack([torch.randint(high, (count,), generator=generator) for high in (N - 2, R - 1, N - 2)], 1)
     edges = torch.unique(edges, dim=0)
     return torch.cat([edges, torch.tensor([[0, R - 1, 1]])])
 
@@ -35,9 +33,7 @@ def naive_layer(layer: TGCNLayer, entities: Tensor, relations: Tensor, edges: Te
     W_c = core_tensor(layer)
     rows = entities[edges[:, 0]]
     if layer.input_norm is not None:
-        rows = nn.functional.batch_norm(
-            rows, None, None, layer.input_norm.weight, layer.input_norm.bias, training=True
-        )
+        rows = nn.functional.batch_norm(rows, None, None, layer.input_norm.weight, layer.input_norm.bias, training=True)
     messages = []
     for edge, (_, relation, _) in enumerate(edges.tolist()):
         message = torch.zeros(W_c.shape[2], dtype=entities.dtype)

@@ -218,7 +218,6 @@ def test_early_stopping_counts_looks_without_gain(tmp_path, monkeypatch):
     ranks = iter([3, 2, 2, 5, 1])
     plain = training.rank
 
-
     def planned(*args, **kwargs):
         found = plain(*args, **kwargs)
         place = np.full_like(found.best, next(ranks))

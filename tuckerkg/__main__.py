@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -16,10 +17,12 @@ def main() -> None:
     except TuckerkgError as error:
         print(f"tuckerkg: {error}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 2))
-    except BrokenPipeError:
-        # The reader has gone (``| head``). Python would complain again when it flushes at exit.
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC) or error.filename is not None:
+            raise
+        # Nobody reads (``| head``) or the output's disk is full. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(141 if error.errno == errno.EPIPE else 1)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def fit_platt(scores: Tensor, labels: Tensor) -> Calibration:
     def closure() -> Tensor:
         optimiser.zero_grad()
         value = F.binary_cross_entropy_with_logits(weights[0] * standard + weights[1], labels)
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     optimiser.step(closure)

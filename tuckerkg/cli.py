@@ -82,7 +82,7 @@ def demo(
 
 
 @app.command()
-def train(  # noqa: PLR0913, PLR0917
+def train(
     dataset: Annotated[
         str | None,
         typer.Argument(help="A dataset's name, a folder with train/valid/test files, or one file to be split."),
@@ -90,7 +90,9 @@ def train(  # noqa: PLR0913, PLR0917
     settings: Annotated[
         str | None, typer.Option("--settings", "-s", help="A TOML file, or the name of a shipped experiment.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder to write [default: runs/<experiment or dataset>].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to write [default: runs/<experiment or dataset>].")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder instead of starting one.")] = None,
     encoder: Annotated[str | None, typer.Option(help="tgcn or none.")] = None,
     decoder: Annotated[str | None, typer.Option(help="tucker or distmult.")] = None,
@@ -98,11 +100,16 @@ def train(  # noqa: PLR0913, PLR0917
     changes: SetOption = None,
     data: DataOption = None,
     result: Annotated[
-        Path | None, typer.Option(help="When done, rank the test split and write this result file (or into this folder).")
+        Path | None,
+        typer.Option(help="When done, rank the test split and write this result file (or into this folder)."),
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers, e.g. 1,2,3.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Head, relation, tail columns: names or numbers, e.g. 1,2,3.")
+    ] = None,
     delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
-    header: Annotated[bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")
+    ] = None,
     on_error: Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")] = "stop",
     rejects: Annotated[Path, typer.Option(help="Where skipped rows go.")] = Path("rejected.tsv"),
     allow_leaks: Annotated[bool, typer.Option(help="Accept triples that stand in two splits.")] = False,
@@ -117,7 +124,9 @@ def train(  # noqa: PLR0913, PLR0917
 
     if resume is not None:
         if dataset is not None or settings is not None or changes:
-            raise TuckerkgError("--resume takes everything from the run folder: leave out the dataset, --settings and --set")
+            raise TuckerkgError(
+                "--resume takes everything from the run folder: leave out the dataset, --settings and --set"
+            )
         folder = RunFolder.open(resume)
     else:
         chosen = _settings(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
@@ -158,7 +167,7 @@ def evaluate(
 
 
 @app.command()
-def predict(  # noqa: PLR0913, PLR0917
+def predict(
     run: RunArgument,
     head: Annotated[str | None, typer.Option(help="An entity: its label or readable name.")] = None,
     relation: Annotated[str | None, typer.Option(help="A relation.")] = None,
@@ -202,7 +211,9 @@ def score(
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
     columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
-    header: Annotated[bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")
+    ] = None,
     plain: PlainOption = False,
 ) -> None:
     """Give each triple of a file its score and probability."""
@@ -256,7 +267,9 @@ def list_datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
 
 @app.command("settings")
 def show_settings(
-    settings: Annotated[str | None, typer.Argument(help="A TOML file or a shipped experiment; none: the defaults.")] = None,
+    settings: Annotated[
+        str | None, typer.Argument(help="A TOML file or a shipped experiment; none: the defaults.")
+    ] = None,
     changes: SetOption = None,
 ) -> None:
     """Print every setting with its value as JSON, and the names of the shipped experiments."""
@@ -267,9 +280,7 @@ def show_settings(
         print("shipped experiments: " + ", ".join(file.stem for file in experiment_files()), file=sys.stderr)
 
 
-def _settings(
-    file: str | None, dataset: str | None, named: dict[str, Any], changes: list[str] | None
-) -> Settings:
+def _settings(file: str | None, dataset: str | None, named: dict[str, Any], changes: list[str] | None) -> Settings:
     from tuckerkg.config import load_settings, parse_override
 
     overrides = {key: value for key, value in {"dataset": dataset, **named}.items() if value is not None}
@@ -282,16 +293,15 @@ def _read_options(
 ) -> ReadOptions:
     from tuckerkg.reading import ReadOptions
 
+    policy: Any = on_error
+    chosen: Any = None
     if on_error not in ("stop", "skip"):
         raise TuckerkgError(f"--on-error is {on_error!r}, expected stop or skip")
-    chosen: Any = None
     if columns is not None:
         chosen = tuple(int(part) if part.strip().isdigit() else part.strip() for part in columns.split(","))
         if len(chosen) != 3:
             raise TuckerkgError(f"--columns names {len(chosen)} columns, expected head,relation,tail")
-    return ReadOptions(
-        delimiter=delimiter, header=header, columns=chosen, on_error=on_error, rejects=rejects  # type: ignore[arg-type]
-    )
+    return ReadOptions(delimiter=delimiter, header=header, columns=chosen, on_error=policy, rejects=rejects)
 
 
 def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool) -> Any:

@@ -135,9 +135,7 @@ def parse_settings(values: Mapping[str, Any], origin: str = "settings") -> Setti
     try:
         return Settings.model_validate(dict(values))
     except ValidationError as error:
-        raise SettingsError(
-            "\n".join(f"{origin}: {line}" for line in _explain(error, Settings, ""))
-        ) from error
+        raise SettingsError("\n".join(f"{origin}: {line}" for line in _explain(error, Settings, ""))) from error
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -177,7 +175,7 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
     """The model that ``settings`` describe, freshly initialised from torch's current random state."""
     dim, relation_dim = settings.model.dim, settings.model.relation_dim
     try:
-        encoder = ENCODERS[settings.encoder["name"]](dim, relation_dim, **_options(settings.encoder))  # type: ignore[arg-type]
+        encoder = ENCODERS[settings.encoder["name"]](dim, relation_dim, **_options(settings.encoder))
         decoder = DECODERS[settings.decoder["name"]](
             encoder.out_dim, encoder.out_relation_dim, **_options(settings.decoder)
         )
@@ -229,10 +227,11 @@ def _default_name(section: str) -> str:
 
 def options_of(component: type) -> type[BaseModel]:
     """A pydantic model of a class's keyword-only arguments: names, types, ranges, defaults."""
-    hints = typing.get_type_hints(component.__init__, include_extras=True)
+    start: Any = getattr(component, "__init__")  # noqa: B009  (mypy doubts an attribute of a class held in a variable)
+    hints = typing.get_type_hints(start, include_extras=True)
     fields: dict[str, Any] = {
         name: (hints[name], parameter.default)
-        for name, parameter in inspect.signature(component.__init__).parameters.items()
+        for name, parameter in inspect.signature(start).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     return create_model(

@@ -80,6 +80,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def printable(text: str) -> str:
     """``text`` with control, zero-width and direction characters escaped, so that it is safe on a terminal."""
     return "".join(
-        character if character == "\n" or character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        character
+        if character == "\n" or character.isprintable()
+        else character.encode("unicode_escape").decode("ascii")
         for character in text
     )

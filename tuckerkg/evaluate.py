@@ -30,9 +30,9 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 class Ranks:
     """Where each query's target stands among the candidates that are left after filtering.
 
-    Queries are the tail questions of all triples in file order, then their head questions. ``best`` counts
-    only strictly better candidates before the target, ``worst`` those of equal score too. ``candidates`` counts what was
-    ranked, the target included.
+    Queries are the tail questions of all triples in file order, then their head questions. ``best`` counts only
+    strictly better candidates before the target, ``worst`` those of equal score too. ``candidates`` counts what
+    was ranked, the target included.
     """
 
     triples: np.ndarray  # [n, 3]

@@ -84,7 +84,9 @@ class MessageGraph:
         """``sum over edges of message / c`` at each target: ``[P', d] -> [N, d]``."""
         if messages.shape[0] == 0:
             return messages.new_zeros(self.num_entities, messages.shape[1])
-        total: Tensor = _SparseProduct.apply(self.weights, self.weights_transposed, messages)
+        total: Tensor = _SparseProduct.apply(  # type: ignore[no-untyped-call]
+            self.weights, self.weights_transposed, messages
+        )
         return total
 
 
@@ -92,7 +94,8 @@ def _normaliser(relation_ids: Tensor, targets: Tensor, num_entities: int, normal
     """c of every edge, ``[E]``."""
     key = targets if normalise == "degree" else relation_ids * num_entities + targets
     _, inverse, counts = torch.unique(key, return_inverse=True, return_counts=True)
-    return counts[inverse]
+    found: Tensor = counts[inverse]
+    return found
 
 
 def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
@@ -101,9 +104,7 @@ def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) ->
     torch.cumsum(torch.bincount(rows, minlength=shape[0]), 0, out=offsets[1:])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        return torch.sparse_csr_tensor(
-            offsets, columns[order], values[order], tuple(shape), check_invariants=False
-        )
+        return torch.sparse_csr_tensor(offsets, columns[order], values[order], tuple(shape), check_invariants=False)
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -112,7 +113,8 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
         ctx.transposed = transposed
-        return weights @ dense
+        product: Tensor = weights @ dense
+        return product
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:

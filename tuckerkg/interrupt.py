@@ -16,7 +16,10 @@ class TrainingInterrupted(TuckerkgError):
     def __init__(self, number: int) -> None:
         self.number = number
         self.exit_code = 128 + number
-        super().__init__(f"stopped by {signal.Signals(number).name}; the state is saved")
+        super().__init__(
+            f"stopped by {signal.Signals(number).name}; the state is saved, "
+            "go on with: tuckerkg train --resume and the run folder"
+        )
 
 
 class Interruptions:

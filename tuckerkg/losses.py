@@ -23,7 +23,12 @@ CHUNK_SCORES = 1 << 21  # scores held at once: 8 MiB of float32, which stay in a
 
 
 class ScoreLoss(Protocol):
-    """Turns a chunk of scores into a value and the gradient of the scores."""
+    """Turns a chunk of scores into a value and the gradient of the scores.
+
+    ``marks_known`` says whether every known training tail of a query is to be a positive.
+    """
+
+    marks_known: bool
 
     def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
         """``scores [b, M]`` with positives at ``[rows, positives]`` -> summed loss, gradient ``[b, M]``.
@@ -137,7 +142,9 @@ def streamed_loss(
     Query b's positives are ``positives[offsets[b]:offsets[b + 1]]``, ids of candidates. Holds at most ``chunk_scores``
     scores at once, but at least one row. Gradients go to queries and candidates; ``compare`` has no parameters.
     """
-    total: Tensor = _StreamedLoss.apply(loss, compare, queries, candidates, offsets, positives, chunk_scores)
+    total: Tensor = _StreamedLoss.apply(  # type: ignore[no-untyped-call]
+        loss, compare, queries, candidates, offsets, positives, chunk_scores
+    )
     return total / max(positives.numel(), 1)
 
 
@@ -145,7 +152,7 @@ class _StreamedLoss(torch.autograd.Function):
     """Computes value and gradients in one walk over chunks of queries."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913, PLR0917
+    def forward(
         ctx: Any,
         loss: ScoreLoss,
         compare: Compare,

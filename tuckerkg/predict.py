@@ -97,9 +97,9 @@ class Predictor:
     ) -> list[Prediction]:
         """The ``count`` facts with the highest scores that the graph does not hold, over the whole graph.
 
-        ``typed`` asks plausible heads only (see ``plausible.py``), takes tails that the relation has been seen with, and
-        no entity with itself where none has the relation to itself. A fact is asked for as (head, relation, ?) and
-        walked in chunks, so memory stays bounded.
+        ``typed`` asks plausible heads only (see ``plausible.py``), takes tails that the relation has been seen with,
+        and no entity with itself where none has the relation to itself. A fact is asked for as (head, relation, ?)
+        and walked in chunks, so memory stays bounded.
         """
         if count < 1:
             raise TuckerkgError(f"the number of facts is {count}, expected a whole number from 1 on")
@@ -125,7 +125,7 @@ class Predictor:
         for chunk in ids.split(step):
             whole = self.encoded.scores(chunk[:, 0], chunk[:, 1]).cpu()
             scores += whole.gather(1, chunk[:, 2:]).flatten().tolist()
-        return [self._prediction(*triple, score) for triple, score in zip(ids.tolist(), scores, strict=True)]
+        return [self._prediction(h, r, t, score) for (h, r, t), score in zip(ids.tolist(), scores, strict=True)]
 
     def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
         return (

@@ -16,11 +16,19 @@ from tuckerkg.evaluate import Evaluation
 from tuckerkg.training import State
 
 
+class Unbreakable(Console):
+    """A console whose closed pipe is no reason to stop the program."""
+
+    def on_broken_pipe(self) -> None:
+        """Falls silent; rich's own would exit."""
+        self.quiet = True
+
+
 class Progress:
     """An observer for the terminal. A closed or full output silences it; training goes on."""
 
     def __init__(self, console: Console | None = None, board: Any = None) -> None:
-        self.console = Console(stderr=True) if console is None else console
+        self.console = Unbreakable(stderr=True) if console is None else console
         self.board = board  # a TensorBoard writer, or None
         self.bar: Bar | None = None
         self.task = TaskID(0)
@@ -45,7 +53,12 @@ class Progress:
                 refresh_per_second=4,
             )
             self.task = self.bar.add_task(
-                "", total=total_steps, completed=state.step, epoch=self._epoch(state.step), loss=float("nan"), mrr=self.best
+                "",
+                total=total_steps,
+                completed=state.step,
+                epoch=self._epoch(state.step),
+                loss=float("nan"),
+                mrr=self.best,
             )
             self.bar.start()
         elif state.step:
@@ -133,7 +146,7 @@ def tensorboard(folder: str) -> Any:
         raise TuckerkgError(
             "train.tensorboard needs the tensorboard package: pip install 'tuckerkg[tensorboard]'"
         ) from error
-    return SummaryWriter(folder)  # type: ignore[no-untyped-call]
+    return SummaryWriter(folder)
 
 
 def _duration(seconds: float) -> str:
@@ -145,7 +158,12 @@ def _duration(seconds: float) -> str:
 def counter(console: Console, what: str) -> tuple[Bar, Any]:
     """A bar for anything else that takes more than a few seconds, and its ``tick(done, total)``."""
     bar = Bar(
-        TextColumn(what), BarColumn(), TimeRemainingColumn(), console=console, transient=True, disable=not sys.stderr.isatty()
+        TextColumn(what),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not sys.stderr.isatty(),
     )
     task = bar.add_task(what, total=None)
 

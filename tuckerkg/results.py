@@ -23,7 +23,8 @@ def result_of(run: Run, valid: Evaluation, test: Evaluation) -> dict[str, Any]:
     settings = run.settings
     rows = run.metrics
     return {
-        "experiment": settings.experiment or f"{settings.dataset}-{settings.encoder['name']}-{settings.decoder['name']}",
+        "experiment": settings.experiment
+        or f"{settings.dataset}-{settings.encoder['name']}-{settings.decoder['name']}",
         "dataset": settings.dataset,
         "encoder": settings.encoder["name"],
         "decoder": settings.decoder["name"],
@@ -75,7 +76,11 @@ def commit() -> str:
     here = Path(__file__).resolve().parent
     try:
         found = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty"], cwd=here, capture_output=True, text=True, check=True
+            ["git", "describe", "--always", "--abbrev=12", "--dirty"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return found.stdout.strip()
     except (OSError, subprocess.CalledProcessError):

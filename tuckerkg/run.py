@@ -72,7 +72,9 @@ class Run:
     def evaluate(self, split: str = "test", tick: Callable[[int, int], None] | None = None) -> Evaluation:
         """Filtered ranks of a split over all entities, both directions; also kept as ``evaluation-<split>.json``."""
         if split not in SPLITS:
-            raise UnknownNameError(f"there is no split {split!r}, only {', '.join(SPLITS)}.{did_you_mean(split, SPLITS)}")
+            raise UnknownNameError(
+                f"there is no split {split!r}, only {', '.join(SPLITS)}.{did_you_mean(split, SPLITS)}"
+            )
         # Validation is filtered as in training, without the test split; the test split by all three.
         filtered_by = SPLITS if split == "test" else SPLITS[:2]
         splits = {name: self.folder.split(name) for name in filtered_by}
@@ -80,9 +82,7 @@ class Run:
             raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
         model, tie_seed = self.model, self.settings.evaluate.tie_seed
         known = known_answers(list(splits.values()), model.num_relations).to(model.entities.device)
-        ranks = rank(
-            self.encoded.scores, splits[split], known, model.num_entities, model.num_relations, tick=tick
-        )
+        ranks = rank(self.encoded.scores, splits[split], known, model.num_entities, model.num_relations, tick=tick)
         evaluation = report(
             ranks,
             split=split,

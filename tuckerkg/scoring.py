@@ -17,7 +17,9 @@ def score_file(run: Run, file: Path, options: ReadOptions) -> list[Prediction]:
     triples = list(zip(rows.heads.to_list(), rows.relations.to_list(), rows.tails.to_list(), strict=True))
     problems: list[Problem] = []
     for line, (head, relation, tail) in zip(rows.line_numbers.tolist(), triples, strict=True):
-        for column, (names, name) in enumerate(((run.entities, head), (run.relations, relation), (run.entities, tail)), 1):
+        for column, (names, name) in enumerate(
+            ((run.entities, head), (run.relations, relation), (run.entities, tail)), 1
+        ):
             problem = _problem(str(file), line, column, names, name, explain=len(problems) < InputError.SHOWN)
             if problem is not None:
                 problems.append(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,13 +30,14 @@ def check_format(form: str) -> None:
 
 
 def show_dataset(dataset: Dataset) -> None:
-    """What was read, and everything a person should know about it."""
-    print(
-        f"{printable(dataset.name)}: {len(dataset.entities):,} entities, {len(dataset.relations):,} relations, "
-        f"{len(dataset.train):,} / {len(dataset.valid):,} / {len(dataset.test):,} triples to train, validate, test"
-    )
-    for line in dataset.report.lines():
-        print(f"  {printable(line)}")
+    """What was read, and everything a person should know about it. A closed output does not stop what follows."""
+    with contextlib.suppress(OSError):
+        print(
+            f"{printable(dataset.name)}: {len(dataset.entities):,} entities, {len(dataset.relations):,} relations, "
+            f"{len(dataset.train):,} / {len(dataset.valid):,} / {len(dataset.test):,} triples to train, validate, test"
+        )
+        for line in dataset.report.lines():
+            print(f"  {printable(line)}", flush=True)
 
 
 def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:

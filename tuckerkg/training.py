@@ -84,9 +84,7 @@ def fit(folder: RunFolder, observer: Observer | None = None) -> State:
 class _Loop:
     """What the loop holds on to; ``run`` is the loop."""
 
-    def __init__(
-        self, folder: RunFolder, settings: Settings, observer: Observer, interruptions: Interruptions
-    ) -> None:
+    def __init__(self, folder: RunFolder, settings: Settings, observer: Observer, interruptions: Interruptions) -> None:
         self.folder, self.settings, self.observer, self.interruptions = folder, settings, observer, interruptions
         self.device = choose_device(settings.train.device)
         num_entities, num_relations = len(folder.entities()), len(folder.relations())
@@ -140,7 +138,7 @@ class _Loop:
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         value = self.model.loss(batch, self.loss, train.l2)
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), train.clip or math.inf)
         self._refuse_non_finite(value, norm, len(batch.heads))
         self.optimiser.step()
@@ -296,9 +294,9 @@ def build_optimiser(model: Model, train: TrainSettings) -> torch.optim.Optimizer
 
 def optimiser_tensors(model: Model, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's state as named tensors, ``parameter:slot``."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     return {
-        f"{names[parameter]}:{slot}": torch.as_tensor(value).detach().cpu().contiguous()
+        f"{names[id(parameter)]}:{slot}": torch.as_tensor(value).detach().cpu().contiguous()
         for parameter, slots in optimiser.state.items()
         for slot, value in slots.items()
     }

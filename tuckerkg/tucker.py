@@ -16,7 +16,7 @@ class TuckerCore(nn.Module):
     """``m = W_c x1 h x2 e_r`` for rows grouped by relation: Eq. (3), or Eq. (7) with ``bases`` > 0.
 
     The full core is kept as ``[relation_dim, in_dim, out_dim]``, so that the relations' matrices are one product.
-    The CP core is [[W_1, W_2, W_3]] with W_1 ``[bases, relation_dim]``, W_2 ``[bases, in_dim]``, W_3 ``[bases, out_dim]``.
+    The CP core is [[W_1, W_2, W_3]]: W_1 ``[bases, relation_dim]``, W_2 ``[bases, in_dim]``, W_3 ``[bases, out_dim]``.
     """
 
     def __init__(
@@ -61,7 +61,9 @@ class TuckerCore(nn.Module):
 
     def _full(self, rows: Tensor, relations: Tensor, groups: RowGroups) -> Tensor:
         used = torch.cat([bucket.relation_ids for bucket in groups.buckets])
-        matrices = (F.embedding(used, relations) @ self.core.flatten(1)).view(-1, self.in_dim, self.out_dim)  # [R', d_in, d_out]
+        matrices = (F.embedding(used, relations) @ self.core.flatten(1)).view(
+            -1, self.in_dim, self.out_dim
+        )  # [R', d_in, d_out]
         # Differs from the authors' code: one mask per relation and step, not per edge, so that rows stay grouped.
         matrices = F.dropout(matrices, self.relation_dropout, self.training)
         # split, not slices: its gradient is one concatenation instead of a full-size zero tensor per bucket.
