@@ -11,6 +11,7 @@ from tuckerkg.calibrate import Calibration, fit_platt
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions, plausible_heads
+from tuckerkg.predict import Prediction, few_of_each_relation
 from tuckerkg.reading import ReadOptions
 from tuckerkg.run import load
 from tuckerkg.scoring import score_file
@@ -180,3 +181,13 @@ def test_names_resolve_labels_titles_and_case():
     with pytest.raises(UnknownNameError, match=r"'Rome' names 2: use one of the labels '/m/2', '/m/3'"):
         names.id_of("Rome")
     assert (names.shown(0), names.shown(3)) == ("Paris", "Berlin")
+
+
+def test_few_of_each_relation_keeps_the_order_and_shares_evenly():
+    def fact(relation, score):
+        return Prediction("h", relation, "t", score, 0.5, False, "h", relation, "t")
+
+    facts = [fact("a", 9), fact("a", 8), fact("a", 7), fact("b", 6), fact("c", 5), fact("c", 4)]
+    chosen = few_of_each_relation(facts, 4)
+    assert [(f.relation, f.score) for f in chosen] == [("a", 9), ("a", 8), ("b", 6), ("c", 5)]
+    assert few_of_each_relation(facts, 99) == facts

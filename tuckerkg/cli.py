@@ -62,6 +62,7 @@ def demo(
     """Train on the embedded graph of countries, print test metrics and ten missing facts as sentences."""
     from tuckerkg import api, datasets, show
     from tuckerkg.config import load_settings
+    from tuckerkg.predict import few_of_each_relation
 
     if out.exists():
         _remove_run(out)
@@ -71,7 +72,8 @@ def demo(
         run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), observer)
     show.show_evaluation(run.evaluate("test"))
     print(f"\n{facts} facts that are missing from the training graph, and that the model believes most:\n")
-    for number, fact in enumerate(run.top_missing(facts, missing_from=("train",)), 1):
+    believed = run.top_missing(100 * facts, missing_from=("train",))
+    for number, fact in enumerate(few_of_each_relation(believed, facts), 1):
         verdict = "true: it was held out" if fact.known else "not in the data"
         print(f"{number:3}. {printable(fact.sentence()):70} {fact.probability:4.0%}  {verdict}")
     print(

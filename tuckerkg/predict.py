@@ -214,6 +214,17 @@ class Predictor:
         )
 
 
+def few_of_each_relation(facts: Sequence[Prediction], count: int) -> list[Prediction]:
+    """The best ``count`` facts with no relation crowding out the others: as even a share of each as there are facts."""
+    share: dict[str, int] = {}
+    turns = []
+    for place, fact in enumerate(facts):
+        share[fact.relation] = share.get(fact.relation, 0) + 1
+        turns.append((share[fact.relation], place))
+    chosen = sorted(place for _, place in sorted(turns)[:count])
+    return [facts[place] for place in chosen]
+
+
 def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The ``count`` largest values and their places, ties in order of place, so that k is a prefix of k + 1."""
     if count >= values.numel():
