@@ -115,7 +115,8 @@ class Model(nn.Module):
         self.eval()
         try:
             with torch.no_grad():
-                return Encoded(self, *self.encode(graph))
+                entities, relations = self.encode(graph)
+                return Encoded(self, entities.detach(), relations.detach())
         finally:
             self.train(training)
 
