@@ -267,6 +267,14 @@ def test_l2_pulls_the_embeddings_towards_zero(tmp_path):
     assert pulled.model.entities.square().mean() < 0.5 * plain.model.entities.square().mean()
 
 
+def test_l2_on_the_encoders_output_pulls_that_towards_zero(tmp_path):
+    overrides = OVERRIDES | {"encoder.output_norm": False}
+    plain = api.train(toy_dataset(), out=tmp_path / "a", overrides=overrides, observer=Silent())
+    overrides |= {"train.l2_encoded": 100.0}
+    pulled = api.train(toy_dataset(), out=tmp_path / "b", overrides=overrides, observer=Silent())
+    assert pulled.encoded.entities.square().mean() < 0.5 * plain.encoded.entities.square().mean()
+
+
 def test_a_dataset_without_validation_is_refused(tmp_path):
     from dataclasses import replace
 

@@ -122,7 +122,7 @@ def train(
     `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
     """
     from tuckerkg import api, show
-    from tuckerkg.checkpoint import RunFolder
+    from tuckerkg.checkpoint import RunFolder, check_place
 
     if resume is not None:
         if dataset is not None or settings is not None or changes:
@@ -133,6 +133,8 @@ def train(
     else:
         chosen = _settings(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
         options = _read_options(columns, delimiter, header, on_error, rejects)
+        if out is not None:
+            check_place(out)  # before time is spent on reading
         read = _load(chosen.dataset, data, options, allow_leaks)
         show.show_dataset(read)
         folder = api.prepare(read, chosen, out or Path("runs") / (chosen.experiment or read.name))

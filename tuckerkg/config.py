@@ -57,7 +57,8 @@ class TrainSettings(_Section):
     decay_every: Positive = 500  # ... after so many steps
     warmup: Share = 0.2  # one-cycle: share of the steps in which lr rises
     clip: NonNegativeFloat = 1.0  # gradient norm, 0: not clipped
-    l2: NonNegativeFloat = 0.0
+    l2: NonNegativeFloat = 0.0  # on the embeddings
+    l2_encoded: NonNegativeFloat = 0.0  # on what the encoder makes of them
     evaluate_every: PositiveFloat = 5.0  # epochs between looks at validation
     evaluate_from: NonNegativeFloat = 0.0  # epochs before the first look
     patience: NonNegative = 0  # looks without a better MRR before stopping, 0: never

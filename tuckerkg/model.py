@@ -99,14 +99,20 @@ class Model(nn.Module):
         queries: Tensor = self.decoder.query(heads, relations, relation_ids, groups)  # type: ignore[operator]
         return queries
 
-    def loss(self, batch: Batch, loss: ScoreLoss, l2: float = 0.0) -> Tensor:
-        """The batch's loss; ``l2`` weighs the mean square of the embeddings that the batch uses."""
+    def loss(self, batch: Batch, loss: ScoreLoss, l2: float = 0.0, l2_encoded: float = 0.0) -> Tensor:
+        """The batch's loss.
+
+        ``l2`` weighs the mean square of the embeddings that the batch uses, as the paper's text has it; ``l2_encoded``
+        that of the encoder's output, as the authors' code does.
+        """
         entities, relations = self.encode(batch.graph, batch.entity_ids)
         queries = self.query(F.embedding(batch.heads, entities), relations, batch.relation_ids, batch.groups)
         value = streamed_loss(loss, self.compare, queries, entities, batch.offsets, batch.positives)
         if l2:
             table = self.entities if batch.entity_ids is None else F.embedding(batch.entity_ids, self.entities)
             value = value + l2 * (table.square().mean() + self.relations.square().mean())
+        if l2_encoded:
+            value = value + l2_encoded * (entities.square().mean() + relations.square().mean())
         return value
 
     def encoded(self, graph: MessageGraph | None) -> Encoded:
