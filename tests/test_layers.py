@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "tuckerkg"
 LAYERS = [
     ["errors"],
     ["textfile", "download", "archives", "options", "manifest"],
-    ["tables", "read_report", "known_datasets", "metrics_log", "place", "names"],
+    ["rows", "read_report", "known_datasets", "metrics_log", "place", "names"],
     ["reading"],
     ["triples"],
     ["datasets"],

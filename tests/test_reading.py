@@ -401,12 +401,12 @@ def test_titles(tmp_path: Path) -> None:
 
 
 def test_large_texts_are_cut_into_pieces_at_line_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuckerkg import tables
+    from tuckerkg import rows
 
     path = put(tmp_path, "".join(f"h{n}\tr\tt{n}\n" for n in range(200)))
     whole = triples(read_rows(path))
     for piece in (1, 7, 64, 1_000):
-        monkeypatch.setattr(tables, "PIECE", piece)
+        monkeypatch.setattr(rows, "PIECE", piece)
         assert triples(read_rows(path)) == whole
 
 

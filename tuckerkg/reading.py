@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.errors import InputError, Problem, did_you_mean, printable
-from tuckerkg.tables import FIELDS, Layout, PlainTable, QuotedTable, Table
+from tuckerkg.rows import FIELDS, Layout, PlainTable, QuotedTable, Table
 from tuckerkg.textfile import Limits, TextFile, read_text, refuse
 
 if TYPE_CHECKING:
