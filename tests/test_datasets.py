@@ -13,7 +13,7 @@ import pytest
 
 from tuckerkg import datasets
 from tuckerkg.datasets import available, load
-from tuckerkg.download import DownloadError, Remote
+from tuckerkg.download import DownloadError, Policy, Remote
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.known_datasets import KNOWN, Counts, Known, canonical_name
 from tuckerkg.reading import ReadOptions
@@ -275,3 +275,14 @@ def test_the_list_of_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not rows["wn18rr"].found
     assert rows["wn18rr"].where == "to be fetched (5.0 MB)"
     assert rows["fb15k-237"].train == 272_115
+
+
+def test_a_failed_download_says_where_the_files_may_be_put(tmp_path, monkeypatch):
+    def unreachable(host, port):
+        raise OSError("no network here")
+
+    monkeypatch.delenv("TUCKERKG_DATA", raising=False)
+    monkeypatch.setattr(datasets, "cache_folder", lambda: tmp_path)
+    with pytest.raises(DownloadError, match="no network here") as caught:
+        datasets.load("umls", policy=Policy(resolver=unreachable))
+    assert "put train.txt, valid.txt and test.txt" in str(caught.value)

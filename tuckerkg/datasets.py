@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuckerkg.archives import extract, is_archive
-from tuckerkg.download import Policy, Progress, download
+from tuckerkg.download import DownloadError, Policy, Progress, download
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError, did_you_mean, printable
 from tuckerkg.known_datasets import KNOWN, Counts, Known, canonical_name
 from tuckerkg.reading import ReadOptions, TripleFile, read_titles
@@ -69,7 +69,10 @@ def load(  # noqa: PLR0913
     if folder is None:
         if not download or not known.remotes:
             raise TuckerkgError(_where_to_put(known, data))
-        folder = fetch(known, progress, policy)
+        try:
+            folder = fetch(known, progress, policy)
+        except DownloadError as error:
+            raise DownloadError(f"{error}\n{_where_to_put(known, data)}") from error
     # Reading options describe a person's own files; the known ones have a known form.
     dataset = _read_folder(_Folder(folder), known.name, None, False, None, seed, known.title_ends)
     _check_counts(known, dataset, folder)
@@ -144,7 +147,7 @@ def fetch(known: Known, progress: Progress | None = None, policy: Policy | None 
 def _where_to_put(known: Known, data: str | os.PathLike[str] | None) -> str:
     places = [str(data)] if data is not None else []
     places += [f"${ENVIRONMENT}", str(cache_folder())]
-    how = "allow the download" if known.remotes else f"there is no download for {known.name}"
+    how = "or let it be downloaded" if known.remotes else f"there is no download for {known.name}"
     return (
         f"the dataset {known.name} was not found in {', '.join(places)}; put train.txt, valid.txt and test.txt into "
         f"{cache_folder() / known.name} or into a folder {known.name} that --data or {ENVIRONMENT} leads to; {how}"
