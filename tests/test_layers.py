@@ -16,7 +16,7 @@ LAYERS = [
     ["reading"],
     ["triples"],
     ["datasets"],
-    ["answers", "grouping", "norm", "plausible"],
+    ["answers", "dot", "grouping", "norm", "plausible"],
     ["graph", "tucker"],
     ["encoders", "decoders", "batches", "losses"],
     ["model", "checkpoint"],

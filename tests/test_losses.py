@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tuckerkg.dot import DotProduct
 from tuckerkg.losses import LOSSES, BinaryCrossEntropy, BinaryCrossEntropyAll, NTXent, streamed_loss
 
 B, M, D = 7, 11, 4
@@ -65,7 +66,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-@pytest.mark.parametrize("compare", [dot, minus_distance])
+@pytest.mark.parametrize("compare", [DotProduct(), dot, minus_distance])
 @pytest.mark.parametrize("chunk_scores", [1, 2 * M, 10_000])
 def test_streamed_loss_and_gradients_equal_the_printed_formula(case, compare, chunk_scores):
     loss, plain = CASES[case]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from tuckerkg.batches import BATCHES, Batches, TrainingGraph
 from tuckerkg.decoders import DECODERS
+from tuckerkg.dot import Precision
 from tuckerkg.encoders import ENCODERS
 from tuckerkg.errors import SettingsError, did_you_mean, printable
 from tuckerkg.losses import LOSSES, ScoreLoss
@@ -62,6 +63,7 @@ class TrainSettings(_Section):
     evaluate_every: PositiveFloat = 5.0  # epochs between looks at validation
     evaluate_from: NonNegativeFloat = 0.0  # epochs before the first look
     patience: NonNegative = 0  # looks without a better MRR before stopping, 0: never
+    precision: Precision = "float32"  # of the products of queries with candidates
     device: str = "auto"
     threads: NonNegative = 0  # 0: as many as torch finds
     tensorboard: bool = False

@@ -1,7 +1,8 @@
 """Filtered ranks over all entities, in both directions, with the tie rule and the protocol written down.
 
-Per chunk of queries the scores that beat or equal the target's are counted, and the same counts over the known answers
-are subtracted. No mask over all entities is ever written, and memory does not grow with the number of entities.
+Triples with the same question (head, relation, ?) share one row of scores. Per chunk of questions the scores that beat
+or equal a target's are counted, and the same counts over the known answers are subtracted. No mask over all entities is
+ever written, and memory does not grow with the number of entities.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from tuckerkg.answers import Answers, rows_of
 from tuckerkg.errors import NonFiniteError
 from tuckerkg.triples import add_inverses
 
-CHUNK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32
+CHUNK_SCORES = 1 << 22  # scores held at once: 16 MiB of float32
+COUNTED = 1 << 19  # scores compared at once: 2 MiB, which stay in a core's cache
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 """``scores(heads [B], relation_ids [B]) -> [B, N]``, raw, before any sigmoid; relation ids below 2R."""
@@ -123,43 +125,123 @@ def rank(
     infinite: such a score must never count as a rank.
     """
     both = torch.from_numpy(add_inverses(triples, num_relations))  # [2n, 3]
+    questions = _Questions.of(both, 2 * num_relations)
     step = max(1, chunk_scores // max(num_entities, 1))
     best, worst, candidates = (np.empty(len(both), dtype=np.int64) for _ in range(3))
-    for first in range(0, len(both), step):
-        chunk = both[first : first + step]
-        scores = scorer(chunk[:, 0], chunk[:, 1])
-        _refuse_non_finite(scores, chunk, num_relations)
-        better, equal, ranked = _counts(scores, chunk.to(scores.device), known)
-        place = slice(first, first + len(chunk))
-        best[place] = 1 + better.cpu().numpy()
-        worst[place] = best[place] + equal.cpu().numpy()
-        candidates[place] = ranked.cpu().numpy()
+    for first in range(0, len(questions.heads), step):
+        heads, relation_ids = (ids[first : first + step] for ids in (questions.heads, questions.relation_ids))
+        scores = scorer(heads, relation_ids)
+        place, rows = questions.targets(first, first + len(heads))
+        _refuse_non_finite(scores, both[place], rows, num_relations)
+        counted = _counts(scores, rows.to(scores.device), both[place, 2].to(scores.device))
+        better, equal, ranked = _without_known(scores, counted, known.find(heads, relation_ids))
+        filled = place.numpy()
+        best[filled] = 1 + better.cpu().numpy()
+        worst[filled] = best[filled] + equal.cpu().numpy()
+        candidates[filled] = ranked.cpu().numpy()
         if tick is not None:
-            tick(first + len(chunk), len(both))
+            tick(first + len(heads), len(questions.heads))
     return Ranks(triples, best, worst, candidates)
 
 
-def _counts(scores: Tensor, queries: Tensor, known: Answers) -> tuple[Tensor, Tensor, Tensor]:
-    """How many candidates beat the target, equal it (itself not counted), and are ranked at all."""
-    heads, relation_ids, tails = queries.unbind(1)
-    target = scores.gather(1, tails[:, None])  # [b, 1]
-    better = (scores > target).sum(1)
-    equal = (scores == target).sum(1) - 1
-    offsets, answers = known.find(heads, relation_ids)
-    rows = rows_of(offsets)
-    other = answers != tails[rows]  # the target itself is no rival
-    rows, rivals, own = rows[other], scores[rows[other], answers[other]], target[rows[other], 0]
-    filtered = torch.bincount(rows, minlength=len(tails))
-    better = better - torch.bincount(rows[rivals > own], minlength=len(tails))
-    equal = equal - torch.bincount(rows[rivals == own], minlength=len(tails))
-    return better, equal, scores.shape[1] - filtered
+@dataclass(frozen=True)
+class _Questions:
+    """The distinct (head, relation) questions behind triples, those with most targets first: each is scored once."""
+
+    heads: Tensor  # [Q]
+    relation_ids: Tensor  # [Q]
+    offsets: Tensor  # [Q + 1] into ``places``
+    places: Tensor  # [2n] the triples that a question belongs to, question by question
+
+    @classmethod
+    def of(cls, triples: Tensor, num_relations: int) -> _Questions:
+        keys, question, counts = torch.unique(
+            triples[:, 0] * num_relations + triples[:, 1], return_inverse=True, return_counts=True
+        )
+        order = torch.argsort(counts, descending=True, stable=True)
+        turned = torch.empty_like(order)
+        turned[order] = torch.arange(len(order))
+        offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts[order], 0)])
+        places = torch.argsort(turned[question], stable=True)
+        return cls(keys[order] // num_relations, keys[order] % num_relations, offsets, places)
+
+    def targets(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Places of the triples of questions ``first`` to ``last``, and each one's question, counted from ``first``."""
+        offsets = self.offsets[first : last + 1]
+        return self.places[offsets[0] : offsets[-1]], rows_of(offsets)
 
 
-def _refuse_non_finite(scores: Tensor, queries: Tensor, num_relations: int) -> None:
-    finite = torch.isfinite(scores.sum(1)) & torch.isfinite(scores).all(1)
+@dataclass(frozen=True)
+class _Counted:
+    """Targets ``tails [t]`` of ``rows [t]`` with their score, and how many scores of the row are above or not below."""
+
+    rows: Tensor
+    tails: Tensor
+    own: Tensor
+    better: Tensor
+    no_worse: Tensor
+
+
+def _counts(scores: Tensor, rows: Tensor, tails: Tensor) -> _Counted:
+    """Counts over ``scores [b, M]``, filter aside. ``rows`` ascend, and a row has no fewer targets than the next.
+
+    In round k the k-th target of every row that has one is counted; those rows come first.
+    """
+    own = scores[rows, tails]  # [t]
+    better, no_worse = torch.empty(2, len(rows), dtype=torch.long, device=scores.device)
+    per_row = torch.bincount(rows, minlength=len(scores))
+    starts = torch.cumsum(per_row, 0) - per_row
+    for turn in range(int(per_row.max())):
+        targets = starts[: int((per_row > turn).sum())] + turn
+        better[targets], no_worse[targets] = _count_above(scores[: len(targets)], own[targets, None])
+    return _Counted(rows, tails, own, better, no_worse)
+
+
+def _count_above(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """How many of ``scores [b, M]`` are above ``target [b, 1]``, and how many are not below it.
+
+    Comparisons are written as float32 and added up: on the CPU several times as fast as summing booleans. A part has
+    fewer than 2^24 candidates, so these sums are exact.
+    """
+    width = max(1, COUNTED // max(len(scores), 1))
+    better, no_worse = torch.zeros(2, len(scores), dtype=torch.long, device=scores.device)
+    found = torch.empty_like(scores[:, :width], dtype=torch.float32)  # in the order that the scores have in memory
+    for first in range(0, scores.shape[1], width):
+        part = scores[:, first : first + width]
+        marks = found[:, : part.shape[1]]
+        better += torch.gt(part, target, out=marks).sum(1).long()
+        no_worse += torch.ge(part, target, out=marks).sum(1).long()
+    return better, no_worse
+
+
+def _without_known(scores: Tensor, counted: _Counted, known: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Candidates that beat a target, equal it (itself not counted), and are ranked, the other ``known`` taken out."""
+    offsets, answers = (part.to(scores.device) for part in known)
+    known_rows, rows, num_entities = rows_of(offsets), counted.rows, scores.shape[1]
+    rivals = scores[known_rows, answers]
+    levels, level = torch.unique(torch.cat([rivals, counted.own]), return_inverse=True)  # equal scores, equal level
+    rival_keys = torch.sort(known_rows * len(levels) + level[: len(rivals)])[0]
+    keys = rows * len(levels) + level[len(rivals) :]
+    below, upto = torch.searchsorted(rival_keys, keys), torch.searchsorted(rival_keys, keys, right=True)
+    answer_keys = known_rows * num_entities + answers  # ascending
+    own_keys = rows * num_entities + counted.tails
+    is_known = torch.isin(own_keys, answer_keys).long()  # the target itself is no rival
+    known_better, known_equal = offsets[rows + 1] - upto, upto - below - is_known
+    equal = counted.no_worse - counted.better - 1 - known_equal
+    ranked = num_entities - (offsets[rows + 1] - offsets[rows]) + is_known
+    return counted.better - known_better, equal, ranked
+
+
+def _refuse_non_finite(scores: Tensor, triples: Tensor, rows: Tensor, num_relations: int) -> None:
+    """NaN and infinity show in the sum; a sum that only overflowed is looked at again, score by score."""
+    finite = torch.isfinite(scores.sum(1))
     if bool(finite.all()):
         return
-    head, relation, tail = queries[int((~finite).nonzero()[0])].tolist()
+    finite = torch.isfinite(scores).all(1)
+    if bool(finite.all()):
+        return
+    bad = int((~finite).nonzero()[0])
+    head, relation, tail = triples[int((rows == bad).nonzero()[0])].tolist()
     if relation >= num_relations:
         head, relation, tail = tail, relation - num_relations, head
     raise NonFiniteError(

@@ -8,6 +8,7 @@ the walk forward already holds everything the way back needs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuckerkg.answers import rows_of
+from tuckerkg.dot import DotProduct
 from tuckerkg.options import PositiveFloat, Smoothing
 
 Compare = Callable[[Tensor, Tensor], Tensor]
@@ -165,20 +167,14 @@ class _StreamedLoss(torch.autograd.Function):
         step = max(1, chunk_scores // max(candidates.shape[0], 1))
         rows = rows_of(offsets)
         bounds = offsets.tolist()
-        grad_queries, grad_candidates = torch.empty_like(queries), torch.zeros_like(candidates)
+        walk = _tiled(compare, candidates) if isinstance(compare, DotProduct) else _followed(compare, candidates)
+        grad_queries, grad_candidates = torch.zeros_like(queries), torch.zeros_like(candidates)
         total = queries.new_zeros(())
         for first in range(0, queries.shape[0], step):
             last = min(first + step, queries.shape[0])
             span = slice(bounds[first], bounds[last])
-            with torch.enable_grad():
-                chunk = queries[first:last].detach().requires_grad_()
-                table = candidates.detach().requires_grad_()
-                scores = compare(chunk, table)  # [b, M]
-            value, gradient = loss.chunk(scores.detach(), rows[span] - first, positives[span])
-            grad_chunk, grad_table = torch.autograd.grad(scores, (chunk, table), gradient)
-            grad_queries[first:last] = grad_chunk
-            grad_candidates += grad_table
-            total += value
+            chunk = partial(loss.chunk, rows=rows[span] - first, positives=positives[span])
+            total += walk(chunk, queries[first:last], grad_queries[first:last], grad_candidates)
         ctx.save_for_backward(grad_queries, grad_candidates)
         return total
 
@@ -187,3 +183,43 @@ class _StreamedLoss(torch.autograd.Function):
         grad_queries, grad_candidates = ctx.saved_tensors
         scale = gradients[0]
         return None, None, grad_queries * scale, grad_candidates * scale, None, None, None
+
+
+Chunk = Callable[[Tensor], tuple[Tensor, Tensor]]
+Walk = Callable[[Chunk, Tensor, Tensor, Tensor], Tensor]
+"""One chunk of queries: its value; gradients are added to those of the queries and of the candidates."""
+
+
+def _tiled(compare: DotProduct, candidates: Tensor) -> Walk:
+    """Dot products: gradients go straight to where they are summed, and one buffer serves all chunks."""
+    table = compare.operand(candidates)
+    buffer = candidates.new_empty(0)
+
+    def walk(chunk: Chunk, queries: Tensor, grad_queries: Tensor, grad_candidates: Tensor) -> Tensor:
+        nonlocal buffer
+        size = len(candidates) * len(queries)
+        buffer = buffer if buffer.numel() >= size else candidates.new_empty(size)
+        rows = compare.operand(queries)
+        scores = compare.scores(rows, table, buffer[:size].view(len(candidates), len(queries)))
+        value, gradient = chunk(scores)
+        compare.add_gradients(gradient, rows, table, grad_queries, grad_candidates)
+        return value
+
+    return walk
+
+
+def _followed(compare: Compare, candidates: Tensor) -> Walk:
+    """Any other comparison: autograd finds its gradient, chunk by chunk."""
+
+    def walk(chunk: Chunk, queries: Tensor, grad_queries: Tensor, grad_candidates: Tensor) -> Tensor:
+        with torch.enable_grad():
+            rows, table = queries.detach().requires_grad_(), candidates.detach().requires_grad_()
+            scores = compare(rows, table)  # [b, M]
+        value, gradient = chunk(scores.detach())
+        for total, part in zip(
+            (grad_queries, grad_candidates), torch.autograd.grad(scores, (rows, table), gradient), strict=True
+        ):
+            total += part
+        return value
+
+    return walk

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuckerkg.batches import Batch
+from tuckerkg.dot import DotProduct, Precision
 from tuckerkg.graph import MessageGraph
 from tuckerkg.grouping import RowGroups
 from tuckerkg.losses import ScoreLoss, streamed_loss
@@ -99,15 +100,23 @@ class Model(nn.Module):
         queries: Tensor = self.decoder.query(heads, relations, relation_ids, groups)  # type: ignore[operator]
         return queries
 
-    def loss(self, batch: Batch, loss: ScoreLoss, l2: float = 0.0, l2_encoded: float = 0.0) -> Tensor:
-        """The batch's loss.
+    def loss(
+        self,
+        batch: Batch,
+        loss: ScoreLoss,
+        l2: float = 0.0,
+        l2_encoded: float = 0.0,
+        precision: Precision = "float32",
+    ) -> Tensor:
+        """The batch's loss, its scores computed in ``precision`` where the decoder compares by dot product.
 
         ``l2`` weighs the mean square of the embeddings that the batch uses, as the paper's text has it; ``l2_encoded``
         that of the encoder's output, as the authors' code does.
         """
         entities, relations = self.encode(batch.graph, batch.entity_ids)
         queries = self.query(F.embedding(batch.heads, entities), relations, batch.relation_ids, batch.groups)
-        value = streamed_loss(loss, self.compare, queries, entities, batch.offsets, batch.positives)
+        compare = DotProduct(precision) if isinstance(self.compare, DotProduct) else self.compare
+        value = streamed_loss(loss, compare, queries, entities, batch.offsets, batch.positives)
         if l2:
             table = self.entities if batch.entity_ids is None else F.embedding(batch.entity_ids, self.entities)
             value = value + l2 * (table.square().mean() + self.relations.square().mean())

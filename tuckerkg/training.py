@@ -137,7 +137,7 @@ class _Loop:
         batch = self.batches.batch(step).to(self.device)
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
-        value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded)
+        value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded, train.precision)
         value.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), train.clip or math.inf)
         self._refuse_non_finite(value, norm, len(batch.heads))

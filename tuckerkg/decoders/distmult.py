@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tuckerkg.dot import DotProduct
 from tuckerkg.grouping import RowGroups
 from tuckerkg.options import Dropout
 
 
 class DistMult(nn.Module):
     """``phi(s, r, t) = h_s^T diag(e_r) h_t``; the query is ``h_s * e_r``. Has no parameters."""
+
+    compare = DotProduct()
 
     def __init__(self, dim: int, relation_dim: int, *, dropout: Dropout = 0.0) -> None:
         super().__init__()
@@ -24,7 +27,3 @@ class DistMult(nn.Module):
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
         return F.dropout(heads, self.dropout, self.training) * F.embedding(relation_ids, relations)
-
-    def compare(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """A dot product with every candidate: ``[B, d] x [M, d] -> [B, M]``."""
-        return queries @ candidates.T

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tuckerkg.dot import DotProduct
 from tuckerkg.grouping import RowGroups
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout
@@ -17,6 +18,8 @@ class TuckER(nn.Module):
     As in the paper: batch norm and dropout (``dropout``, dr_d) on the head. ``query_norm`` and ``query_dropout`` do the
     same on the query, as TuckER's own code does; they are off by default.
     """
+
+    compare = DotProduct()
 
     def __init__(
         self,
@@ -46,7 +49,3 @@ class TuckER(nn.Module):
         if self.query_norm is not None:
             queries = self.query_norm(queries)
         return F.dropout(queries, self.query_dropout, self.training)
-
-    def compare(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """A dot product with every candidate: ``[B, d] x [M, d] -> [B, M]``."""
-        return queries @ candidates.T
