@@ -28,11 +28,11 @@ def positives_of(batch) -> set[tuple[int, int, int]]:
 
 def edges_of(graph, entity_ids=None) -> set[tuple[int, int, int]]:
     """Messages (source, relation, target) in the dataset's ids, read back from the sparse weights."""
-    weights = graph.weights.to_dense()
     ids = torch.arange(N) if entity_ids is None else entity_ids
+    scatter = graph.scatter.forward
     return {
-        (int(ids[graph.sources[pair]]), int(graph.groups.relation_ids[pair]), int(ids[target]))
-        for target, pair in weights.nonzero().tolist()
+        (int(ids[graph.gather.forward.columns[row]]), int(graph.groups.relation_ids[row]), int(ids[target]))
+        for target, row in zip(rows_of(scatter.offsets).tolist(), scatter.columns.tolist(), strict=True)
     }
 
 

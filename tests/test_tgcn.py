@@ -57,8 +57,8 @@ def naive_layer(layer: TGCNLayer, entities: Tensor, relations: Tensor, edges: Te
 
 @pytest.mark.parametrize("bases", [0, 7])
 @pytest.mark.parametrize("normalise", ["relation", "degree"])
-@pytest.mark.parametrize("norms", [False, True])
-def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms):
+@pytest.mark.parametrize(("norms", "order"), [(False, "source"), (True, "source"), (False, "fewest")])
+def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms, order):
     torch.manual_seed(1)
     layer = TGCNLayer(D_E, D_R, D_O, bases=bases, input_norm=norms, message_norm=norms).double()
     for parameter in layer.parameters():
@@ -69,7 +69,7 @@ def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms):
     leaves = [entities, relations, *layer.parameters()]
     weight = torch.randn(N, D_O, dtype=torch.double)
 
-    ours = layer(entities, relations, MessageGraph.of(edges, N, normalise, torch.double))
+    ours = layer(entities, relations, MessageGraph.of(edges, N, normalise, torch.double, order))
     naive = naive_layer(layer, entities, relations, edges, normalise)
     assert torch.allclose(ours, naive, rtol=0, atol=1e-10)
     for mine, other in zip(
@@ -78,6 +78,35 @@ def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms):
         strict=True,
     ):
         assert torch.allclose(mine, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("bases", [0, 7])
+@pytest.mark.parametrize("normalise", ["relation", "degree"])
+def test_with_fixed_statistics_both_orders_agree(bases, normalise):
+    torch.manual_seed(5)
+    layer = TGCNLayer(D_E, D_R, D_O, bases=bases).double()
+    entities, relations = torch.randn(N, D_E).double(), torch.randn(R, D_R).double()
+    edges = torch.cat([random_edges(), torch.tensor([[i, 2, 0] for i in range(9)])])  # many sources, one target
+    graphs = [MessageGraph.of(edges, N, normalise, torch.double, order) for order in ("source", "fewest")]
+    layer(entities, relations, graphs[0])  # moves the running statistics
+    nn.init.normal_(layer.message_norm.bias)
+    layer.eval()
+    from_sources, from_fewest = (layer(entities, relations, graph) for graph in graphs)
+    assert graphs[1].groups.position.numel() < graphs[0].groups.position.numel()
+    assert torch.allclose(from_sources, from_fewest, rtol=0, atol=1e-12)
+    layer.train()
+    with pytest.raises(ValueError, match="order 'source'"):
+        layer(entities, relations, graphs[1])
+
+
+def test_message_dropout_keeps_the_mean_of_the_messages():
+    torch.manual_seed(6)
+    layer = TGCNLayer(D_E, D_R, D_O, message_dropout=0.5, input_norm=False)
+    entities, relations = torch.randn(N, D_E), torch.randn(R, D_R)
+    graph = MessageGraph.of(random_edges(), N)
+    drawn = torch.stack([layer(entities, relations, graph) for _ in range(2_000)]).mean(0)
+    layer.message_dropout = 0.0
+    assert torch.allclose(drawn, layer(entities, relations, graph), atol=0.2)
 
 
 def test_running_statistics_equal_those_over_a_row_per_edge():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.answers import Answers, rows_of
-from tuckerkg.graph import MessageGraph, Normalise
+from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.grouping import RowGroups
 from tuckerkg.options import Positive, Share
 from tuckerkg.triples import add_inverses
@@ -66,6 +66,7 @@ class TrainingGraph:
     num_relations: int  # R; inverses are R ... 2R - 1
     seed: int
     normalise: Normalise = "relation"
+    order: Order = "source"
     uses_graph: bool = True  # False: the encoder reads no messages, so none are prepared
     marks_known: bool = False  # True: every known training tail of a query is a positive
 
@@ -77,7 +78,8 @@ class TrainingGraph:
         """The message graph of ``triples`` and their inverses."""
         if not self.uses_graph:
             return None
-        return MessageGraph.of(_tensor(add_inverses(triples, self.num_relations)), num_entities, self.normalise)
+        edges = _tensor(add_inverses(triples, self.num_relations))
+        return MessageGraph.of(edges, num_entities, self.normalise, order=self.order)
 
     def random(self, *place: int) -> np.random.Generator:
         """A generator for this seed and place, the same whenever it is asked for."""

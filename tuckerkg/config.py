@@ -178,7 +178,7 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
     """The model that ``settings`` describe, freshly initialised from torch's current random state."""
     dim, relation_dim = settings.model.dim, settings.model.relation_dim
     try:
-        encoder = ENCODERS[settings.encoder["name"]](dim, relation_dim, **_options(settings.encoder))
+        encoder = ENCODERS[settings.encoder["name"]](dim, relation_dim, 2 * num_relations, **_options(settings.encoder))
         decoder = DECODERS[settings.decoder["name"]](
             encoder.out_dim, encoder.out_relation_dim, **_options(settings.decoder)
         )

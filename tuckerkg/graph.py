@@ -1,40 +1,48 @@
-"""The message graph: edges folded into distinct (source, relation) pairs, and the normalised sum at the targets."""
+"""The message graph: edges folded into few rows per relation, how rows are filled and where they are summed."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from tuckerkg.grouping import RowGroups
+from tuckerkg.sparse import SparseMatrix, SparseRows
 
 Normalise = Literal["relation", "degree"]
+Order = Literal["source", "fewest"]
 
 
 @dataclass(frozen=True)
 class MessageGraph:
     """What a layer needs of the edges (source, relation, target) of N entities.
 
-    A message depends on its (source, relation) pair only, so it is made once per distinct pair and then summed at
-    every target: ``total = weights [N, P'] @ messages [P', d]``, where P' are the pairs in the padded order of
-    ``groups`` and an edge's weight is 1 / c of its target.
+    A message is linear in its source and depends on nothing else but the relation. So a relation's matrix is applied
+    to few rows instead of every edge: either to each distinct source, and the results are summed at the targets
+    (``order`` "source"), or to the normalised sum of sources at each distinct target; with "fewest", per relation,
+    whichever has fewer rows. Either way ``total = scatter [N, P'] @ (gather [P', N] @ entities, row by row times its
+    relation's matrix)``, with the rows P' in the padded order of ``groups``.
     """
 
     num_entities: int
+    num_edges: int
     groups: RowGroups
-    sources: Tensor  # [P'] source entity of each padded pair
-    multiplicity: Tensor  # [P'] number of edges that carry the pair, 0 in padding
+    gather: SparseMatrix  # [P', N]
+    scatter: SparseMatrix  # [N, P']
     out_degree: Tensor  # [N] number of edges that leave each entity
-    weights: Tensor  # sparse CSR [N, P']
-    weights_transposed: Tensor  # sparse CSR [P', N]
+    in_weight: Tensor  # [N] sum of 1 / c over the edges that reach each entity
+    multiplicity: Tensor | None  # [P'] number of edges that carry a row, 0 in padding; with order "source" only
 
     @classmethod
     def of(
-        cls, edges: Tensor, num_entities: int, normalise: Normalise = "relation", dtype: torch.dtype = torch.float32
+        cls,
+        edges: Tensor,
+        num_entities: int,
+        normalise: Normalise = "relation",
+        dtype: torch.dtype = torch.float32,
+        order: Order = "source",
     ) -> MessageGraph:
         """Prepares ``edges [E, 3]`` of (source, relation, target) ids.
 
@@ -43,79 +51,112 @@ class MessageGraph:
         """
         if normalise not in ("relation", "degree"):
             raise ValueError(f"normalise is 'relation' or 'degree', got {normalise!r}")
+        if order not in ("source", "fewest"):
+            raise ValueError(f"order is 'source' or 'fewest', got {order!r}")
         sources, relation_ids, targets = edges.unbind(1)
-        pairs, pair_of_edge, counts = torch.unique(
-            relation_ids * num_entities + sources, return_inverse=True, return_counts=True
+        weights = 1.0 / _normaliser(relation_ids, targets, num_entities, normalise).to(dtype)  # [E]
+        at_target = (
+            _at_target(edges, num_entities) if order == "fewest" else torch.zeros_like(sources, dtype=torch.bool)
         )
-        groups = RowGroups.of(pairs // max(num_entities, 1))
-        padded = groups.source.numel()
-        multiplicity = torch.zeros(padded, dtype=dtype, device=edges.device)
-        multiplicity[groups.position] = counts.to(dtype)
-        rows = groups.position[pair_of_edge]  # [E] padded pair of each edge
-        edge_weights = 1.0 / _normaliser(relation_ids, targets, num_entities, normalise).to(dtype)
+        entity = torch.where(at_target, targets, sources)  # the one that a row stands for
+        rows, row_of_edge, counts = torch.unique(
+            relation_ids * num_entities + entity, return_inverse=True, return_counts=True
+        )
+        groups = RowGroups.of(rows // max(num_entities, 1))
+        row_of_edge = groups.position[row_of_edge]  # [E] in padded order
+        num_rows = groups.source.numel()
+        if order == "source":
+            row_entity = rows % max(num_entities, 1)
+            gather = SparseMatrix(
+                SparseRows(row_entity[groups.source], None, None),
+                SparseRows.of(row_entity, groups.position, None, num_entities),
+            )
+            scatter = _matrix(targets, row_of_edge, weights, (num_entities, num_rows))
+            multiplicity = torch.zeros(num_rows, dtype=dtype, device=edges.device)
+            multiplicity[groups.position] = counts.to(dtype)
+        else:
+            gather, scatter = _mixed(edges, row_of_edge, at_target, weights, (num_entities, num_rows))
+            multiplicity = None
         return cls(
             num_entities=num_entities,
+            num_edges=len(edges),
             groups=groups,
-            sources=(pairs % max(num_entities, 1))[groups.source],
-            multiplicity=multiplicity,
+            gather=gather,
+            scatter=scatter,
             out_degree=torch.bincount(sources, minlength=num_entities).to(dtype),
-            weights=_csr(targets, rows, edge_weights, (num_entities, padded)),
-            weights_transposed=_csr(rows, targets, edge_weights, (padded, num_entities)),
+            in_weight=torch.zeros(num_entities, dtype=dtype, device=edges.device).index_add_(0, targets, weights),
+            multiplicity=multiplicity,
         )
 
     @property
-    def num_edges(self) -> int:
-        """Number of edges, repeated ones included."""
-        return int(self.multiplicity.sum())
+    def num_rows(self) -> int:
+        """Number of padded rows, P'."""
+        return self.groups.source.numel()
 
     def to(self, device: torch.device | str) -> MessageGraph:
         """The same graph on ``device``."""
         return MessageGraph(
             self.num_entities,
+            self.num_edges,
             self.groups.to(device),
-            self.sources.to(device),
-            self.multiplicity.to(device),
+            self.gather.to(device),
+            self.scatter.to(device),
             self.out_degree.to(device),
-            self.weights.to(device),
-            self.weights_transposed.to(device),
+            self.in_weight.to(device),
+            None if self.multiplicity is None else self.multiplicity.to(device),
         )
-
-    def sum_at_targets(self, messages: Tensor) -> Tensor:
-        """``sum over edges of message / c`` at each target: ``[P', d] -> [N, d]``."""
-        if messages.shape[0] == 0:
-            return messages.new_zeros(self.num_entities, messages.shape[1])
-        total: Tensor = _SparseProduct.apply(  # type: ignore[no-untyped-call]
-            self.weights, self.weights_transposed, messages
-        )
-        return total
 
 
 def _normaliser(relation_ids: Tensor, targets: Tensor, num_entities: int, normalise: Normalise) -> Tensor:
     """c of every edge, ``[E]``."""
-    key = targets if normalise == "degree" else relation_ids * num_entities + targets
-    _, inverse, counts = torch.unique(key, return_inverse=True, return_counts=True)
+    if normalise == "degree":
+        return torch.bincount(targets, minlength=num_entities)[targets]
+    _, inverse, counts = torch.unique(relation_ids * num_entities + targets, return_inverse=True, return_counts=True)
     found: Tensor = counts[inverse]
     return found
 
 
-def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
-    order = torch.argsort(rows * shape[1] + columns)
-    offsets = torch.zeros(shape[0] + 1, dtype=torch.long, device=rows.device)
-    torch.cumsum(torch.bincount(rows, minlength=shape[0]), 0, out=offsets[1:])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        return torch.sparse_csr_tensor(offsets, columns[order], values[order], tuple(shape), check_invariants=False)
+def _at_target(edges: Tensor, num_entities: int) -> Tensor:
+    """Which edges belong to a relation that has fewer distinct targets than sources, ``[E]``."""
+    sources, relation_ids, targets = edges.unbind(1)
+    num_relations = int(relation_ids.max()) + 1 if len(edges) else 0
+
+    def distinct(entity: Tensor) -> Tensor:
+        pairs = torch.unique(relation_ids * num_entities + entity)
+        return torch.bincount(pairs // max(num_entities, 1), minlength=num_relations)
+
+    fewer: Tensor = distinct(targets) < distinct(sources)
+    return fewer[relation_ids]
 
 
-class _SparseProduct(torch.autograd.Function):
-    """Fixed sparse matrix times dense; the transpose is at hand for the gradient."""
+def _mixed(
+    edges: Tensor, row_of_edge: Tensor, at_target: Tensor, weights: Tensor, shape: tuple[int, int]
+) -> tuple[SparseMatrix, SparseMatrix]:
+    """Gather and scatter where some relations sum at their targets before they transform."""
+    num_entities, num_rows = shape
+    ones = torch.ones_like(weights)
+    _, first = _first_of_each(row_of_edge, num_rows)  # one edge per row
+    kept = torch.where(at_target, True, first)  # a source row reads its source once
+    gather = _matrix(
+        row_of_edge[kept], edges[kept, 0], torch.where(at_target, weights, ones)[kept], (num_rows, num_entities)
+    )
+    kept = torch.where(at_target, first, True)  # a target row is added to its target once
+    scatter = _matrix(
+        edges[kept, 2], row_of_edge[kept], torch.where(at_target, ones, weights)[kept], (num_entities, num_rows)
+    )
+    return gather, scatter
 
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        product: Tensor = weights @ dense
-        return product
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed @ gradients[0].contiguous()
+def _first_of_each(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Place of the first of equal values, and a mask of those places."""
+    places = torch.full((count,), len(values), dtype=torch.long, device=values.device)
+    places.scatter_reduce_(0, values, torch.arange(len(values), device=values.device), "amin")
+    mask = torch.zeros(len(values), dtype=torch.bool, device=values.device)
+    mask[places[places < len(values)]] = True
+    return places, mask
+
+
+def _matrix(rows: Tensor, columns: Tensor, weights: Tensor, shape: tuple[int, int]) -> SparseMatrix:
+    return SparseMatrix(
+        SparseRows.of(rows, columns, weights, shape[0]), SparseRows.of(columns, rows, weights, shape[1])
+    )

@@ -8,6 +8,7 @@ A relation's rows all meet the same d_in x d_out matrix. Relations with a simila
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -63,6 +64,13 @@ class RowGroups:
         source[position] = torch.arange(ordered.numel(), device=device)
         padded_relation_ids = torch.repeat_interleave(used[by_length], lengths[by_length])
         return cls(_buckets(used[by_length], lengths[by_length]), position, source, padded_relation_ids)
+
+    @cached_property
+    def used(self) -> Tensor:
+        """The relations that have rows, bucket by bucket."""
+        if not self.buckets:
+            return self.relation_ids
+        return torch.cat([bucket.relation_ids for bucket in self.buckets])
 
     def to(self, device: torch.device | str) -> RowGroups:
         """The same groups on ``device``."""

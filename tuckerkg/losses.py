@@ -21,7 +21,7 @@ from tuckerkg.options import PositiveFloat, Smoothing
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 
-CHUNK_SCORES = 1 << 21  # scores held at once: 8 MiB of float32, which stay in a shared cache
+CHUNK_SCORES = 1 << 22  # scores held at once: 16 MiB of float32, which stay in a shared cache
 
 
 class ScoreLoss(Protocol):
@@ -216,10 +216,9 @@ def _followed(compare: Compare, candidates: Tensor) -> Walk:
             rows, table = queries.detach().requires_grad_(), candidates.detach().requires_grad_()
             scores = compare(rows, table)  # [b, M]
         value, gradient = chunk(scores.detach())
-        for total, part in zip(
-            (grad_queries, grad_candidates), torch.autograd.grad(scores, (rows, table), gradient), strict=True
-        ):
-            total += part
+        grad_rows, grad_table = torch.autograd.grad(scores, (rows, table), gradient)
+        grad_queries += grad_rows
+        grad_candidates += grad_table
         return value
 
     return walk

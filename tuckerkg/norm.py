@@ -34,20 +34,23 @@ class WeightedBatchNorm(nn.Module):
     def forward(self, rows: Tensor, counts: Tensor | None = None) -> Tensor:
         """Normalises ``rows [P, d]``."""
         if not self.training or rows.shape[0] == 0:
-            return self._affine(rows, self.running_mean, self.running_var)
+            scale, shift = self.scale_and_shift()
+            return torch.addcmul(shift, rows, scale)
         if counts is None:
             counts = rows.new_ones(rows.shape[0])
         total = counts.sum().clamp(min=1.0)
         mean = (counts @ rows) / total  # [d]
         var = (counts @ (rows - mean).square()) / total  # [d]
-        self._remember(mean.detach(), var.detach(), total)
-        return self._affine(rows, mean, var)
-
-    def _affine(self, rows: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        self.remember(mean.detach(), var.detach(), float(total))
         scale = self.weight * torch.rsqrt(var + self.eps)
         return torch.addcmul(self.bias - mean * scale, rows, scale)
 
-    def _remember(self, mean: Tensor, var: Tensor, total: Tensor) -> None:
-        unbiased = var * (total / (total - 1.0).clamp(min=1.0))
+    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
+        """What the norm does with its running statistics: ``rows * scale + shift``."""
+        scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+        return scale, self.bias - self.running_mean * scale
+
+    def remember(self, mean: Tensor, var: Tensor, total: float) -> None:
+        """Moves the running statistics towards those of ``total`` rows."""
         self.running_mean.lerp_(mean, self.momentum)
-        self.running_var.lerp_(unbiased, self.momentum)
+        self.running_var.lerp_(var * (total / max(total - 1.0, 1.0)), self.momentum)

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tuckerkg.batches import TrainingGraph
+from tuckerkg.ahead import Ahead
+from tuckerkg.batches import Batch, TrainingGraph
 from tuckerkg.checkpoint import Checkpoint, RunFolder, check_weights
 from tuckerkg.config import Settings, TrainSettings, build_batches, build_loss, build_model, parse_settings
 from tuckerkg.errors import NonFiniteError
@@ -100,6 +101,7 @@ class _Loop:
             num_relations,
             settings.train.seed,
             normalise=encoder.normalise,
+            order=encoder.order,
             uses_graph=encoder.uses_graph,
             marks_known=self.loss.marks_known,
         )
@@ -116,25 +118,25 @@ class _Loop:
         self.clock = _Clock(self.state)
         self.observer.started(self.state, self.total_steps, self.steps_per_epoch)
         try:
-            while True:
-                if self._look_is_due():
-                    self._look()
-                    self._save()
-                if self.state.step >= self.total_steps or self._out_of_patience():
-                    return self.state
-                self._step()
-                self.interruptions.check()
+            with Ahead(self.batches, self.total_steps) as batches:
+                while True:
+                    if self._look_is_due():
+                        self._look()
+                        self._save()
+                    if self.state.step >= self.total_steps or self._out_of_patience():
+                        return self.state
+                    self._step(batches.batch(self.state.step).to(self.device))
+                    self.interruptions.check()
         except TrainingInterrupted:
             self._save()
             raise
 
-    def _step(self) -> None:
+    def _step(self, batch: Batch) -> None:
         step, train = self.state.step, self.settings.train
         lr = learning_rate(train, step, self.total_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
-        batch = self.batches.batch(step).to(self.device)
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded, train.precision)
@@ -258,7 +260,7 @@ def whole_message_graph(model: Model, train: np.ndarray) -> MessageGraph | None:
     if not encoder.uses_graph:
         return None
     edges = torch.from_numpy(add_inverses(train, model.num_relations))
-    return MessageGraph.of(edges, model.num_entities, encoder.normalise).to(model.entities.device)
+    return MessageGraph.of(edges, model.num_entities, encoder.normalise, order="fewest").to(model.entities.device)
 
 
 def seen_entities(train: np.ndarray, num_entities: int) -> np.ndarray:
@@ -289,7 +291,7 @@ def build_optimiser(model: Model, train: TrainSettings) -> torch.optim.Optimizer
     """Adam or Adagrad over all parameters."""
     if train.optimiser == "adagrad":
         return torch.optim.Adagrad(model.parameters(), lr=train.lr)
-    return torch.optim.Adam(model.parameters(), lr=train.lr)
+    return torch.optim.Adam(model.parameters(), lr=train.lr, fused=True)
 
 
 def optimiser_tensors(model: Model, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -57,15 +57,9 @@ class TuckerCore(nn.Module):
         """Contracts padded ``rows [P', in_dim]`` with ``relations [2R, relation_dim]`` -> ``[P', out_dim]``."""
         if rows.shape[0] == 0:
             return rows.new_zeros(0, self.out_dim)
-        return self._cp(rows, relations, groups) if self.bases else self._full(rows, relations, groups)
-
-    def _full(self, rows: Tensor, relations: Tensor, groups: RowGroups) -> Tensor:
-        used = torch.cat([bucket.relation_ids for bucket in groups.buckets])
-        matrices = (F.embedding(used, relations) @ self.core.flatten(1)).view(
-            -1, self.in_dim, self.out_dim
-        )  # [R', d_in, d_out]
-        # Differs from the authors' code: one mask per relation and step, not per edge, so that rows stay grouped.
-        matrices = F.dropout(matrices, self.relation_dropout, self.training)
+        if self.bases:
+            return (rows @ self.w2.T * F.embedding(groups.relation_ids, self.factors(relations))) @ self.w3
+        matrices = self.matrices(relations, groups)
         # split, not slices: its gradient is one concatenation instead of a full-size zero tensor per bucket.
         blocks = rows.split([bucket.stop - bucket.start for bucket in groups.buckets])
         parts = matrices.split([bucket.relation_ids.numel() for bucket in groups.buckets])
@@ -75,6 +69,13 @@ class TuckerCore(nn.Module):
         ]
         return torch.cat(products)
 
-    def _cp(self, rows: Tensor, relations: Tensor, groups: RowGroups) -> Tensor:
-        projected = F.dropout(relations @ self.w1.T, self.relation_dropout, self.training)  # [2R, n_b]
-        return (rows @ self.w2.T * F.embedding(groups.relation_ids, projected)) @ self.w3  # [P', d_out]
+    def matrices(self, relations: Tensor, groups: RowGroups) -> Tensor:
+        """Full core: the matrices ``W_c x2 e_r`` of the relations in use, ``[R', in_dim, out_dim]``."""
+        used = F.embedding(groups.used, relations)
+        matrices = (used @ self.core.flatten(1)).view(-1, self.in_dim, self.out_dim)
+        # Differs from the authors' code: one mask per relation and step, not per edge, so that rows stay grouped.
+        return F.dropout(matrices, self.relation_dropout, self.training)
+
+    def factors(self, relations: Tensor) -> Tensor:
+        """CP core: the projected relations ``[2R, bases]``."""
+        return F.dropout(relations @ self.w1.T, self.relation_dropout, self.training)

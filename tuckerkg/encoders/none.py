@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from tuckerkg.graph import MessageGraph, Normalise
+from tuckerkg.graph import MessageGraph, Normalise, Order
 
 
 class NoEncoder(nn.Module):
@@ -12,8 +12,9 @@ class NoEncoder(nn.Module):
 
     uses_graph = False
     normalise: Normalise = "relation"
+    order: Order = "source"
 
-    def __init__(self, dim: int, relation_dim: int) -> None:
+    def __init__(self, dim: int, relation_dim: int, num_relations: int | None = None) -> None:
         super().__init__()
         self.out_dim, self.out_relation_dim = dim, relation_dim
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuckerkg.graph import MessageGraph, Normalise
+from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout, NonNegative, Positive
+from tuckerkg.propagate import factor_products, norm_of_sums, normalised_sum, relation_products
 from tuckerkg.tucker import TuckerCore
 
 Start = Literal["xavier", "identity"]
@@ -70,23 +71,37 @@ class TGCNLayer(nn.Module):
     def forward(self, entities: Tensor, relations: Tensor, graph: MessageGraph) -> Tensor:
         """``entities [N, in_dim]``, ``relations [2R, relation_dim]`` -> ``[N, out_dim]``."""
         own = torch.addmm(self.bias, entities, self.self_loop)  # [N, d_o]
-        if graph.groups.source.numel() == 0:
+        if graph.num_edges == 0:
             return own
         neighbours = entities
         if self.input_norm is not None:
             neighbours = self.input_norm(neighbours, graph.out_degree)
         neighbours = F.dropout(neighbours, self.input_dropout, self.training)
-        messages = self.core(F.embedding(graph.sources, neighbours), relations, graph.groups)  # [P', d_o]
-        if self.message_norm is not None:
-            messages = self.message_norm(messages, graph.multiplicity)
-        messages = F.dropout(messages, self.message_dropout, self.training)
-        return graph.sum_at_targets(messages) + own  # Eq. (3)
+        return self._aggregate(neighbours, relations, graph) + own  # Eq. (3)
+
+    def _aggregate(self, neighbours: Tensor, relations: Tensor, graph: MessageGraph) -> Tensor:
+        """The normalised sum of messages at every target, ``[N, d_o]``."""
+        core, norm = self.core, self.message_norm
+        if not core.bases:
+            messages = relation_products(neighbours, core.matrices(relations, graph.groups), graph)  # [P', d_o]
+        else:
+            rows = factor_products(neighbours @ core.w2.T, core.factors(relations), graph)  # [P', n_b]
+            if not (self.training and (norm is not None or self.message_dropout)):
+                sums = (graph.scatter @ rows) @ core.w3  # Eq. (7): one projection per target, not per row
+                return sums if norm is None else norm_of_sums(sums, graph, norm)
+            messages = rows @ core.w3
+        if not (self.training and self.message_dropout):
+            return normalised_sum(messages, graph, norm)
+        if norm is not None:
+            messages = norm(messages, graph.multiplicity)
+        return graph.scatter @ F.dropout(messages, self.message_dropout)
 
 
 class TGCN(nn.Module):
     """The encoder: ``layers`` TGCN layers; ReLU after all but the last, whose output is batch-normed.
 
-    ``output_dropout`` is dr_o, after each layer. The relations' embeddings serve every layer and pass unchanged.
+    ``output_dropout`` is dr_o, after each layer. The relations' embeddings serve every layer and pass unchanged; their
+    number does not matter.
     """
 
     uses_graph = True
@@ -95,6 +110,7 @@ class TGCN(nn.Module):
         self,
         dim: int,
         relation_dim: int,
+        num_relations: int | None = None,
         *,
         layers: Positive = 2,
         bases: NonNegative = 0,
@@ -111,6 +127,7 @@ class TGCN(nn.Module):
     ) -> None:
         super().__init__()
         self.normalise: Normalise = normalise
+        self.order: Order = "source" if message_norm or message_dropout else "fewest"
         self.out_dim, self.out_relation_dim = dim, relation_dim
         self.activation, self.output_dropout = activation, output_dropout
         self.layers = nn.ModuleList(
@@ -199,6 +216,7 @@ class TGCNConv(nn.Module):
         if x.dim() != 2 or x.shape[1] != self.in_channels:
             raise ValueError(f"x is [N, {self.in_channels}], got {list(x.shape)}")
         edges = torch.stack([edge_index[0], edge_type, edge_index[1]], 1)
-        graph = MessageGraph.of(edges, x.shape[0], self.normalise, x.dtype)
+        order: Order = "source" if self.layer.message_norm is not None and self.training else "fewest"
+        graph = MessageGraph.of(edges, x.shape[0], self.normalise, x.dtype, order)
         encoded: Tensor = self.layer(x, self.relations if relations is None else relations, graph)
         return encoded

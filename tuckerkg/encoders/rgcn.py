@@ -1,0 +1,121 @@
+"""R-GCN (Schlichtkrull et al., 2018): a matrix per relation, kept small by a basis, block or CP decomposition."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuckerkg.graph import MessageGraph, Normalise, Order
+from tuckerkg.options import Dropout, Positive
+from tuckerkg.propagate import factor_products, normalised_sum, relation_products
+
+Decomposition = Literal["basis", "block", "cp"]
+
+
+class RGCNLayer(nn.Module):
+    """``h'_v = sum over edges (u, r, v) of W_r h_u / c + W_0 h_v + b``, Eq. (1), before sigma.
+
+    "basis": ``W_r = sum over b of a_rb V_b`` with ``bases`` matrices V_b. "block": W_r is block-diagonal with ``bases``
+    blocks. "cp": ``W_r = W_2 diag(a_r) W_3``, where a_r is learned for each relation; Eq. (7) has ``W_1 e_r`` instead.
+    """
+
+    def __init__(
+        self, in_dim: int, out_dim: int, num_relations: int, *, decomposition: Decomposition = "basis", bases: int = 100
+    ) -> None:
+        super().__init__()
+        if decomposition == "block" and (in_dim % bases or out_dim % bases):
+            raise ValueError(
+                f"block-diagonal matrices need widths that {bases} blocks divide, got {in_dim} and {out_dim}; "
+                "choose encoder.bases among their divisors"
+            )
+        self.decomposition, self.bases = decomposition, bases
+        if decomposition == "basis":
+            self.coefficients = nn.Parameter(torch.empty(num_relations, bases))
+            self.weight = nn.Parameter(torch.empty(bases, in_dim, out_dim))
+        elif decomposition == "block":
+            self.weight = nn.Parameter(torch.empty(num_relations, bases, in_dim // bases, out_dim // bases))
+        else:
+            self.coefficients = nn.Parameter(torch.empty(num_relations, bases))
+            self.w2 = nn.Parameter(torch.empty(bases, in_dim))
+            self.w3 = nn.Parameter(torch.empty(bases, out_dim))
+        self.self_loop = nn.Parameter(torch.empty(in_dim, out_dim))  # W_0
+        self.bias = nn.Parameter(torch.empty(out_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier's deviation for each matrix that meets a vector; bias 0."""
+        for name, parameter in self.named_parameters():
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            elif name == "weight":
+                nn.init.normal_(parameter, std=(2.0 / (parameter.shape[-2] + parameter.shape[-1])) ** 0.5)
+            else:
+                nn.init.xavier_normal_(parameter)
+
+    def forward(self, entities: Tensor, graph: MessageGraph) -> Tensor:
+        """``entities [N, in_dim] -> [N, out_dim]``."""
+        own = torch.addmm(self.bias, entities, self.self_loop)
+        if graph.num_edges == 0:
+            return own
+        if self.decomposition == "cp":
+            products = factor_products(entities @ self.w2.T, self.coefficients, graph)
+            return (graph.scatter @ products) @ self.w3 + own
+        return normalised_sum(relation_products(entities, self.matrices(graph.groups.used), graph), graph, None) + own
+
+    def matrices(self, relation_ids: Tensor) -> Tensor:
+        """W_r of these relations, ``[R', in_dim, out_dim]``, with a basis or with blocks."""
+        if self.decomposition == "basis":
+            flat = F.embedding(relation_ids, self.coefficients) @ self.weight.flatten(1)
+            return flat.view(-1, *self.weight.shape[1:])
+        blocks = self.weight[relation_ids]  # [R', B, d_in / B, d_out / B]
+        # Full matrices with zeros beside the blocks: one large product is faster here than many tiny ones.
+        count, bases, height, width = blocks.shape
+        whole = blocks.new_zeros(count, bases, height, bases, width)
+        whole.diagonal(dim1=1, dim2=3).copy_(blocks.permute(0, 2, 3, 1))
+        return whole.view(count, bases * height, bases * width)
+
+
+class RGCN(nn.Module):
+    """The encoder: ``layers`` R-GCN layers with ReLU after all but the last, ``dropout`` after each.
+
+    The relations' embeddings are the decoder's alone and pass unchanged; ``num_relations`` counts inverses.
+    """
+
+    uses_graph = True
+    order: Order = "fewest"
+
+    def __init__(
+        self,
+        dim: int,
+        relation_dim: int,
+        num_relations: int,
+        *,
+        layers: Positive = 2,
+        decomposition: Decomposition = "basis",
+        bases: Positive = 100,
+        normalise: Normalise = "relation",
+        dropout: Dropout = 0.0,
+    ) -> None:
+        super().__init__()
+        self.normalise: Normalise = normalise
+        self.out_dim, self.out_relation_dim, self.dropout = dim, relation_dim, dropout
+        self.layers = nn.ModuleList(
+            RGCNLayer(dim, dim, num_relations, decomposition=decomposition, bases=bases) for _ in range(layers)
+        )
+
+    def reset_parameters(self) -> None:
+        """Starts every parameter anew."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, graph: MessageGraph, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """``entities [N, d]``, ``relations [2R, d_r]`` -> the same shapes, entities encoded."""
+        for depth, layer in enumerate(self.layers):
+            entities = layer(entities, graph)
+            if depth < len(self.layers) - 1:
+                entities = F.relu(entities)
+            entities = F.dropout(entities, self.dropout, self.training)
+        return entities, relations
