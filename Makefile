@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test check lint types test-peers test-faults wheel clean
+.PHONY: help demo test check lint types test-peers test-faults bench wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -40,12 +40,15 @@ lint: $(VENV)/dev
 types: $(VENV)/dev
 	$(BIN)/mypy
 
-test-peers: $(VENV)/peers  ## hold ranks against PyKEEN's evaluator
+test-peers: $(VENV)/peers  ## hold ranks and layers against PyKEEN and PyG
 	$(BIN)/python -m pytest -m peers
 
 test-faults: $(VENV)/dev  ## kill, fill disks and fail writes with strace
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq -y strace) >/dev/null
 	$(BIN)/python -m pytest -m faults
+
+bench: $(VENV)/peers  ## time and memory of every stage beside PyG, PyKEEN, Polars and bare products
+	$(BIN)/python -m benchmarks $(BENCH)
 
 wheel: $(VENV)/dev  ## build a wheel and try it in an empty environment
 	$(BIN)/python scripts/try_wheel.py

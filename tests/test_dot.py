@@ -15,6 +15,7 @@ B, M, D = 5, 23, 7
 @pytest.fixture(params=[1, 4, 1_000])
 def tile(request, monkeypatch):
     monkeypatch.setattr(dot, "TILE", request.param)
+    monkeypatch.setattr(dot, "TILE_SCORES", 1)
 
 
 def rows(count, seed, dtype=torch.double):

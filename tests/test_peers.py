@@ -90,3 +90,33 @@ def test_metrics_equal_pykeens(name, levels):
     for side, part in sides.items():
         ours = float((1.0 / ranks.best[part].astype(np.float64)).mean())
         assert theirs.get_metric(f"{side}.optimistic.inverse_harmonic_mean_rank") == pytest.approx(ours, rel=1e-6)
+
+
+@pytest.mark.parametrize(("decomposition", "option", "bases"), [("basis", "num_bases", 3), ("block", "num_blocks", 2)])
+def test_r_gcn_layer_and_gradients_equal_pygs_with_copied_weights(decomposition, option, bases):
+    from torch_geometric.nn import RGCNConv
+
+    from tuckerkg.encoders.rgcn import RGCNLayer
+    from tuckerkg.graph import MessageGraph
+
+    torch.manual_seed(0)
+    theirs = RGCNConv(8, 6, 5, **{option: bases}).double()
+    ours = RGCNLayer(8, 6, 5, decomposition=decomposition, bases=bases).double()
+    with torch.no_grad():
+        ours.weight.copy_(theirs.weight)
+        ours.self_loop.copy_(theirs.root)
+        ours.bias.copy_(theirs.bias)
+        if decomposition == "basis":
+            ours.coefficients.copy_(theirs.comp)
+    edges = torch.unique(torch.stack([torch.randint(high, (80,)) for high in (12, 5, 12)], 1), dim=0)
+    entities = torch.randn(12, 8, dtype=torch.double, requires_grad=True)
+    mine = ours(entities, MessageGraph.of(edges, 12, "relation", torch.double, "fewest"))
+    other = theirs(entities, edges[:, [0, 2]].T, edges[:, 1])
+    assert torch.allclose(mine, other, atol=1e-12)
+    weight = torch.randn(12, 6, dtype=torch.double)
+    for a, b in zip(
+        torch.autograd.grad((mine * weight).sum(), (entities, ours.weight)),
+        torch.autograd.grad((other * weight).sum(), (entities, theirs.weight)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b, atol=1e-12)

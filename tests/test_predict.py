@@ -191,3 +191,20 @@ def test_few_of_each_relation_keeps_the_order_and_shares_evenly():
     chosen = few_of_each_relation(facts, 4)
     assert [(f.relation, f.score) for f in chosen] == [("a", 9), ("a", 8), ("b", 6), ("c", 5)]
     assert few_of_each_relation(facts, 99) == facts
+
+
+def test_many_questions_at_once_get_the_answers_of_each(run):
+    heads, relation_ids = torch.tensor([3, 7, 0]), torch.tensor([1, 3, 2])
+    scores, tails = run.predictor.best_tails(heads, relation_ids, k=5)
+    for row, answers in enumerate(
+        (
+            run.predict("e003", "plus2", k=5),
+            run.predict(relation="plus1", tail="e007", k=5),
+            run.predict("e000", "plus3", k=5),
+        )
+    ):
+        names = [a.head if row == 1 else a.tail for a in answers]
+        assert [f"e{tail:03}" for tail in tails[row].tolist()] == names
+        assert scores[row].tolist() == pytest.approx([a.score for a in answers], abs=1e-5)
+    with_known = run.predictor.best_tails(heads, relation_ids, k=20, include_known=True)[1]
+    assert torch.equal(with_known.sort(1).values, torch.arange(20).expand(3, 20))

@@ -23,6 +23,7 @@ from tuckerkg.encoders import ENCODERS
 from tuckerkg.errors import SettingsError, did_you_mean, printable
 from tuckerkg.losses import LOSSES, ScoreLoss
 from tuckerkg.model import Model
+from tuckerkg.optimisers import LAZY, Name
 from tuckerkg.options import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share
 
 REGISTRIES: dict[str, Mapping[str, type]] = {
@@ -51,7 +52,7 @@ class TrainSettings(_Section):
     seed: NonNegative = 0
     epochs: PositiveFloat = 100.0
     steps: NonNegative = 0  # 0: as many as epochs need
-    optimiser: Literal["adam", "adagrad"] = "adam"
+    optimiser: Name = "adam"
     lr: PositiveFloat = 0.003
     schedule: Literal["constant", "step", "one-cycle"] = "one-cycle"
     decay: Share = 0.95  # step schedule: factor ...
@@ -108,6 +109,11 @@ class Settings(_Section):
     def _filled(self) -> Settings:
         for section in REGISTRIES:
             object.__setattr__(self, section, _component(section, getattr(self, section)))
+        if self.train.optimiser in LAZY and self.batch["name"] != "subgraph":
+            raise SettingsError(
+                f"train.optimiser: {self.train.optimiser} moves only the entities of a random subgraph, and "
+                f"batch.name is {self.batch['name']}; set batch.name=subgraph, or use adam or adagrad"
+            )
         return self
 
     def as_dict(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 Precision = Literal["float32", "bfloat16"]
 
-TILE = 1_024  # candidates per product
+TILE = 1_024  # candidates per product, at least
+TILE_SCORES = 1 << 18  # scores per product, where queries are few
 REGISTER = 32  # bfloat16 numbers that a tile register's row takes
 
 
@@ -34,9 +35,7 @@ class DotProduct:
         if torch.is_grad_enabled() and (queries.requires_grad or candidates.requires_grad):
             return queries @ candidates.T
         scores = queries.new_empty(len(candidates), len(queries))
-        for tile in _tiles(candidates):
-            torch.mm(candidates[tile], queries.T, out=scores[tile])
-        return scores.T
+        return DotProduct().scores(queries, candidates, scores)
 
     def operand(self, rows: Tensor) -> Tensor:
         """``rows [n, d]`` as ``scores`` and ``add_gradients`` read them."""
@@ -46,7 +45,7 @@ class DotProduct:
 
     def scores(self, queries: Tensor, candidates: Tensor, out: Tensor) -> Tensor:
         """Writes the scores of two operands into ``out [M, B]`` and gives its turned view ``[B, M]``."""
-        for tile in _tiles(candidates):
+        for tile in _tiles(candidates, len(queries)):
             if self.precision == "float32":
                 torch.mm(candidates[tile], queries.T, out=out[tile])
             else:
@@ -58,7 +57,7 @@ class DotProduct:
     ) -> None:
         """Adds what ``gradient [B, M]`` of the scores of two operands means for either, in place."""
         width = grad_queries.shape[1]
-        for tile in _tiles(candidates):
+        for tile in _tiles(candidates, len(queries)):
             part = gradient.T[tile]  # [m, B]
             if self.precision == "float32":
                 grad_queries.addmm_(part.T, candidates[tile])
@@ -69,8 +68,10 @@ class DotProduct:
                 grad_candidates[tile] += (part @ queries)[:, :width]
 
 
-def _tiles(candidates: Tensor) -> Iterator[slice]:
+def _tiles(candidates: Tensor, num_queries: int) -> Iterator[slice]:
     """On the CPU pieces that fit a cache; elsewhere one piece."""
-    size = TILE if candidates.device.type == "cpu" else max(len(candidates), 1)
+    size = max(len(candidates), 1)
+    if candidates.device.type == "cpu":
+        size = max(TILE, TILE_SCORES // max(num_queries, 1))
     for first in range(0, len(candidates), size):
         yield slice(first, first + size)

@@ -76,6 +76,7 @@ class Model(nn.Module):
         self.entities = nn.Parameter(torch.empty(num_entities, dim))
         self.relations = nn.Parameter(torch.empty(2 * num_relations, relation_dim))
         self.encoder, self.decoder = encoder, decoder
+        self.sparse_rows = False  # True: the entity table's gradient holds the rows of the batch only
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -91,9 +92,14 @@ class Model(nn.Module):
 
     def encode(self, graph: MessageGraph | None, entity_ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Encoded entities ``[M, d]`` (all, or ``entity_ids``) and relations ``[2R, d_r]``."""
-        entities = self.entities if entity_ids is None else F.embedding(entity_ids, self.entities)
+        entities = self._rows(entity_ids)
         encoded: tuple[Tensor, Tensor] = self.encoder(graph, entities, self.relations)
         return encoded
+
+    def _rows(self, entity_ids: Tensor | None) -> Tensor:
+        if entity_ids is None:
+            return self.entities
+        return F.embedding(entity_ids, self.entities, sparse=self.sparse_rows)
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """Query vectors ``[B, d_q]`` of encoded heads ``[B, d]`` and ``relation_ids [B]`` below 2R."""
@@ -118,8 +124,7 @@ class Model(nn.Module):
         compare = DotProduct(precision) if isinstance(self.compare, DotProduct) else self.compare
         value = streamed_loss(loss, compare, queries, entities, batch.offsets, batch.positives)
         if l2:
-            table = self.entities if batch.entity_ids is None else F.embedding(batch.entity_ids, self.entities)
-            value = value + l2 * (table.square().mean() + self.relations.square().mean())
+            value = value + l2 * (self._rows(batch.entity_ids).square().mean() + self.relations.square().mean())
         if l2_encoded:
             value = value + l2_encoded * (entities.square().mean() + relations.square().mean())
         return value

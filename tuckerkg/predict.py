@@ -18,6 +18,7 @@ from tuckerkg.evaluate import CHUNK_SCORES, known_answers
 from tuckerkg.model import Encoded
 from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions
+from tuckerkg.top import top_of_rows
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,28 @@ class Predictor:
         queries = torch.tensor([[anchor, number + turned] for number in asked])
         return self._best(queries, k, include_known)
 
+    def best_tails(
+        self, head_ids: Tensor, relation_ids: Tensor, k: int = 10, *, include_known: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Scores and ids ``[Q, k]`` of the best tails of many questions at once; relation ids below 2R.
+
+        A known tail that is left out, where fewer than k others exist, has the score minus infinity.
+        """
+        step = max(1, CHUNK_SCORES // max(len(self.entities), 1))
+        found = [
+            top_of_rows(self._open_scores(heads, relations, include_known), k)
+            for heads, relations in zip(head_ids.split(step), relation_ids.split(step), strict=True)
+        ]
+        return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
+
+    def _open_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> Tensor:
+        """Scores ``[b, N]``, known answers at minus infinity unless they are to be included."""
+        scores = self.encoded.scores(heads, relation_ids).cpu()
+        if not include_known:
+            offsets, answers = self.known.find(heads, relation_ids)
+            scores[rows_of(offsets), answers] = -torch.inf
+        return scores
+
     def top_missing(
         self, count: int, *, typed: bool = True, tick: Callable[[int, int], None] | None = None
     ) -> list[Prediction]:
@@ -158,16 +181,13 @@ class Predictor:
         step = max(1, CHUNK_SCORES // max(num_entities, 1))
         for first in range(0, len(queries), step):
             chunk = queries[first : first + step]
-            scores = self.encoded.scores(chunk[:, 0], chunk[:, 1]).cpu()  # [b, N]
-            if not include_known:
-                offsets, answers = self.known.find(chunk[:, 0], chunk[:, 1])
-                scores[rows_of(offsets), answers] = -torch.inf
+            scores = self._open_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
             if allowed is not None:
                 scores[~allowed[chunk[:, 1]]] = -torch.inf
                 strict = ~self._reflexive[chunk[:, 1]]
                 scores[strict.nonzero()[:, 0], chunk[strict, 0]] = -torch.inf
-            flat, places = _largest(scores.flatten(), count)
-            facts = torch.cat([chunk[places // num_entities], (places % num_entities)[:, None]], 1)
+            flat, rows, places = _candidates(scores, count, best_scores)
+            facts = torch.cat([chunk[rows], places[:, None]], 1)
             merged = torch.cat([best_scores, flat])
             order = torch.sort(merged, descending=True, stable=True).indices[:count]
             best_scores, best_facts = merged[order], torch.cat([best_facts, facts])[order]
@@ -225,16 +245,19 @@ def few_of_each_relation(facts: Sequence[Prediction], count: int) -> list[Predic
     return [facts[place] for place in chosen]
 
 
-def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` largest values and their places, ties in order of place, so that k is a prefix of k + 1."""
-    if count >= values.numel():
-        ordered = torch.sort(values, descending=True, stable=True)
-        return ordered.values, ordered.indices
-    bound = torch.topk(values, count, sorted=False).values.min()
-    above, equal = (values > bound).nonzero()[:, 0], (values == bound).nonzero()[:, 0]
-    places = torch.cat([above, equal[: count - above.numel()]]).sort().values
-    ordered = torch.sort(values[places], descending=True, stable=True)
-    return ordered.values, places[ordered.indices]
+def _candidates(scores: Tensor, count: int, best: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, rows and places in ``scores [b, M]`` that may be among the ``count`` best, in order of row and place.
+
+    ``best`` are the best of earlier rows: once there are enough of them, only what beats the last one counts.
+    """
+    if len(best) < count:
+        values, places = top_of_rows(scores, count)
+        rows = torch.arange(len(scores))[:, None].expand_as(places).flatten()
+        return values.flatten(), rows, places.flatten()
+    places, rows = torch.gt(scores.T, best[-1]).nonzero().unbind(1)  # in the order that the scores have in memory
+    order = torch.argsort(rows * scores.shape[1] + places)
+    rows, places = rows[order], places[order]
+    return scores[rows, places], rows, places
 
 
 def _holds(known: Answers, head: int, relation: int, tail: int) -> bool:

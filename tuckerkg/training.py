@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tuckerkg.ahead import Ahead
 from tuckerkg.batches import Batch, TrainingGraph
@@ -22,6 +22,7 @@ from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank
 from tuckerkg.graph import MessageGraph
 from tuckerkg.interrupt import Interruptions, TrainingInterrupted
 from tuckerkg.model import Model
+from tuckerkg.optimisers import Optimiser
 from tuckerkg.triples import add_inverses
 
 
@@ -91,7 +92,7 @@ class _Loop:
         num_entities, num_relations = len(folder.entities()), len(folder.relations())
         torch.manual_seed(settings.train.seed)
         self.model = build_model(settings, num_entities, num_relations).to(self.device)
-        self.optimiser = build_optimiser(self.model, settings.train)
+        self.optimiser = Optimiser(self.model, settings.train.optimiser, settings.train.lr)
         self.loss = build_loss(settings)
         train = folder.split("train")
         encoder: Any = self.model.encoder
@@ -134,14 +135,13 @@ class _Loop:
     def _step(self, batch: Batch) -> None:
         step, train = self.state.step, self.settings.train
         lr = learning_rate(train, step, self.total_steps)
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
+        self.optimiser.set_lr(lr)
         torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
         self.model.train()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded, train.precision)
         value.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), train.clip or math.inf)
+        norm = self.optimiser.clip(train.clip)
         self._refuse_non_finite(value, norm, len(batch.heads))
         self.optimiser.step()
         self.state.step += 1
@@ -197,7 +197,7 @@ class _Loop:
         self.folder.save(
             self.state.step,
             {name: tensor.cpu() for name, tensor in self.model.state_dict().items()},
-            optimiser_tensors(self.model, self.optimiser),
+            self.optimiser.tensors(),
             {**asdict(self.state), "losses": self.losses},
             keep={self.state.best_step},
         )
@@ -210,7 +210,7 @@ class _Loop:
             self._save()
             return
         restore_weights(self.model, checkpoint)
-        restore_optimiser(self.model, self.optimiser, checkpoint.optimiser)
+        self.optimiser.restore(checkpoint.optimiser)
         state = dict(checkpoint.state)
         self.losses = list(state.pop("losses", []))
         self.state = State(**state)
@@ -285,32 +285,6 @@ def learning_rate(train: TrainSettings, step: int, total_steps: int) -> float:
         return train.lr * (0.04 + 0.96 * step / rise)
     fall = min(1.0, (step - rise) / max(1.0, total_steps - rise))
     return train.lr * (0.001 + 0.999 * 0.5 * (1.0 + math.cos(math.pi * fall)))
-
-
-def build_optimiser(model: Model, train: TrainSettings) -> torch.optim.Optimizer:
-    """Adam or Adagrad over all parameters."""
-    if train.optimiser == "adagrad":
-        return torch.optim.Adagrad(model.parameters(), lr=train.lr)
-    return torch.optim.Adam(model.parameters(), lr=train.lr, fused=True)
-
-
-def optimiser_tensors(model: Model, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state as named tensors, ``parameter:slot``."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return {
-        f"{names[id(parameter)]}:{slot}": torch.as_tensor(value).detach().cpu().contiguous()
-        for parameter, slots in optimiser.state.items()
-        for slot, value in slots.items()
-    }
-
-
-def restore_optimiser(model: Model, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Puts ``optimiser_tensors`` back. ``step`` counters stay on the CPU, where torch expects them."""
-    parameters = dict(model.named_parameters())
-    for key, tensor in tensors.items():
-        name, _, slot = key.rpartition(":")
-        parameter = parameters[name]
-        optimiser.state[parameter][slot] = tensor if slot == "step" else tensor.to(parameter.device)
 
 
 def restore_weights(model: Model, checkpoint: Checkpoint) -> None:

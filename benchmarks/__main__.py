@@ -1,0 +1,93 @@
+"""Speed and memory of every stage beside the alternatives: ``make bench``, or ``python -m benchmarks --stage read``.
+
+Prints a table, stores ``results/bench.json`` (with --stage: only the lines of that stage are replaced) and draws cost
+against size. Nothing else should run meanwhile. Needs TUCKERKG_DATA and the extra "peers".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Line, machine
+
+STAGES = ("train-step", "r-gcn-layer", "evaluate", "read", "growth", "predict", "epoch")
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+
+def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
+    from benchmarks import epoch, evaluation, growth, prediction, reading, rgcn_layer, train_step
+
+    stages: dict[str, Callable[[], Iterator[Line]]] = {
+        "train-step": lambda: train_step.run(share),
+        "r-gcn-layer": lambda: rgcn_layer.run(peers),
+        "evaluate": lambda: evaluation.run(peers),
+        "read": lambda: reading.run(peers),
+        "growth": growth.run,
+        "predict": prediction.run,
+        "epoch": epoch.run,
+    }
+    return stages[stage]()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--stage", choices=STAGES, action="append", help="only this stage; may be given again")
+    parser.add_argument("--no-peers", action="store_true", help="leave out PyG and PyKEEN")
+    parser.add_argument(
+        "--per-edge-share", type=float, default=1.0, metavar="S", help="share of the edges in the per-edge form"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS / "bench.json")
+    given = parser.parse_args()
+    if "TUCKERKG_DATA" not in os.environ:
+        sys.exit("TUCKERKG_DATA is not set: it names the folder with the benchmark datasets")
+    console, started = Console(), time.monotonic()
+    console.print(machine())
+    chosen = given.stage or list(STAGES)
+    lines: list[dict[str, object]] = []
+    for stage in chosen:
+        console.print(f"[bold]{stage}[/bold] ...")
+        for line in lines_of(stage, not given.no_peers, given.per_edge_share):
+            show(line, console)
+            lines.append(line.as_dict())
+    store(given.out, lines, chosen)
+    console.print(f"{given.out} and its plot written, {(time.monotonic() - started) / 60:.1f} minutes")
+
+
+def show(line: Line, console: Console) -> None:
+    table = Table(title=line.work, title_justify="left", show_edge=False)
+    for column in ("", "seconds", "others / ours", "peak MB", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    table.add_row("tuckerkg", f"{line.seconds:.4f}", "", f"{line.peak_memory_mb:.0f}", line.rate)
+    for other in line.against:
+        row = (other["name"], f"{other['seconds']:.4f}", f"{other['ratio']:.2f}", f"{other['peak_memory_mb']:.0f}")
+        table.add_row(*row, other.get("what", ""))
+    for name, seconds in line.parts.items():
+        table.add_row(f"  {name}", f"{seconds:.4f}", "", "", "", style="dim")
+    console.print(table)
+    if line.notes:
+        console.print(f"  {line.notes}", style="dim")
+
+
+def store(out: Path, lines: list[dict[str, object]], stages: list[str]) -> None:
+    kept = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else []
+    merged = [line for line in kept if line["stage"] not in stages] + lines
+    merged.sort(key=lambda line: STAGES.index(str(line["stage"])))
+    out.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+    from benchmarks.plot import draw
+
+    draw(merged, out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

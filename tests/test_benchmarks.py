@@ -1,0 +1,54 @@
+"""The benchmark's own arithmetic, and that its contenders compute the same thing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from graphs import data_folder
+
+from benchmarks.measure import Line, Measured, alternate
+from tuckerkg.config import load_settings
+
+
+def test_ratio_is_the_others_seconds_over_ours():
+    line = Line("read", "work", seconds=2.0, peak_memory_mb=1.0, rate="")
+    line.hold("Polars", Measured(3.0, [3.0], 5.0), what="alone")
+    written = json.loads(json.dumps(line.as_dict()))
+    assert written["against"] == [
+        {"name": "Polars", "seconds": 3.0, "ratio": 1.5, "peak_memory_mb": 5.0, "what": "alone"}
+    ]
+    assert {"threads", "processor"} <= set(written)
+
+
+def test_contenders_alternate_and_the_median_is_taken():
+    order = []
+    found = alternate({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repeats=3, warm=1)
+    assert order == ["a", "b"] * 4
+    assert len(found["a"].all_seconds) == 3
+    assert found["a"].seconds == sorted(found["a"].all_seconds)[1]
+
+
+def test_the_per_edge_form_has_our_loss_and_gradients():
+    """On a random subgraph of umls: the slow form that the step is held against is the same function."""
+    from benchmarks.train_step import Trainer, per_edge_loss
+
+    data_folder()
+    settings = load_settings(
+        None,
+        {"model.dim": 6, "model.relation_dim": 5, "batch": "subgraph", "batch.triples": 200, "batch.positives": 50},
+    )
+    trainer = Trainer(settings, "umls")
+    trainer.model.double()
+    batch = trainer.batches.batch(0)
+    for name in ("in_weight", "out_degree", "multiplicity"):
+        object.__setattr__(batch.graph, name, getattr(batch.graph, name).double())
+    for matrix in (batch.graph.scatter.forward, batch.graph.scatter.transposed):
+        object.__setattr__(matrix, "weights", matrix.weights.double())
+    ours = trainer.model.loss(batch, trainer.loss)
+    slow = per_edge_loss(trainer, batch, trainer.edges(batch))
+    assert ours.item() == pytest.approx(slow.item(), rel=1e-6)
+    parameters = list(trainer.model.parameters())
+    for mine, other in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(slow, parameters), strict=True):
+        assert torch.allclose(mine, other, rtol=1e-5, atol=1e-8)
