@@ -19,15 +19,16 @@ from rich.table import Table
 
 from benchmarks.measure import Line, machine
 
-STAGES = ("train-step", "r-gcn-layer", "evaluate", "read", "growth", "predict", "epoch")
+STAGES = ("train-step", "loss", "r-gcn-layer", "evaluate", "read", "growth", "predict", "epoch")
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
-    from benchmarks import epoch, evaluation, growth, prediction, reading, rgcn_layer, train_step
+    from benchmarks import epoch, evaluation, growth, losses, prediction, reading, rgcn_layer, train_step
 
     stages: dict[str, Callable[[], Iterator[Line]]] = {
         "train-step": lambda: train_step.run(share),
+        "loss": losses.run,
         "r-gcn-layer": lambda: rgcn_layer.run(peers),
         "evaluate": lambda: evaluation.run(peers),
         "read": lambda: reading.run(peers),

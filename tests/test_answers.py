@@ -46,3 +46,13 @@ def test_select_follows_the_order_of_the_queries(rows):
 
 def test_rows_of_repeats_each_row_once_per_value():
     assert rows_of(torch.tensor([0, 2, 3, 3, 4])).tolist() == [0, 0, 1, 3]
+
+
+def test_ids_too_large_for_one_number_give_the_same_answers():
+    rows = [(5, 1, 2), (5, 1, 0), (5, 1, 2), (0, 3, 4)]
+    small = Answers.of(torch.tensor(rows), 4)
+    huge = 2**40
+    large = Answers.of(torch.tensor([(h * huge, r, t * huge) for h, r, t in rows]), 4)
+    assert torch.equal(large.offsets, small.offsets)
+    assert torch.equal(large.tails, small.tails * huge)
+    assert torch.equal(large.relation_ids, small.relation_ids)

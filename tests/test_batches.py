@@ -8,7 +8,7 @@ import torch
 from graphs import random_triples
 
 from tuckerkg.answers import rows_of
-from tuckerkg.batches import RandomSubgraphs, TrainingGraph, WholeGraph
+from tuckerkg.batches import RandomSubgraphs, TrainingGraph, WholeGraph, _local_ids
 
 N, R = 30, 4
 TRIPLES = random_triples(0, N, R, 200)
@@ -125,3 +125,12 @@ def test_a_subgraph_larger_than_the_graph_is_the_graph():
     batch = RandomSubgraphs(training_graph(), triples=10**6, positives=10**6, message_share=1.0).batch(0)
     assert positives_of(batch) == ALL == edges_of(batch.graph, batch.entity_ids)
     assert np.array_equal(np.sort(batch.entity_ids.numpy()), np.unique(TRIPLES[:, [0, 2]]))
+
+
+def test_local_ids_are_the_same_by_table_and_by_sorting():
+    triples = random_triples(3, 40, 2, 30)
+    for by_table, by_sorting in zip(_local_ids(triples, 40), _local_ids(triples, 1_000_000), strict=True):
+        assert np.array_equal(by_table, by_sorting)
+    entity_ids, local = _local_ids(triples, 40)
+    assert np.array_equal(entity_ids[local[:, [0, 2]]], triples[:, [0, 2]])
+    assert np.array_equal(entity_ids, np.unique(triples[:, [0, 2]]))

@@ -24,12 +24,11 @@ class Answers:
     @classmethod
     def of(cls, triples: Tensor, num_relations: int) -> Answers:
         """Groups ``triples [n, 3]`` by (head, relation); ``num_relations`` counts inverses where they are present."""
-        keys = triples[:, 0] * num_relations + triples[:, 1]
-        pairs = torch.unique(torch.stack([keys, triples[:, 2]], 1), dim=0)  # sorted by key, then tail
-        distinct, counts = torch.unique_consecutive(pairs[:, 0], return_counts=True)
+        keys, tails = _distinct_pairs(triples[:, 0] * num_relations + triples[:, 1], triples[:, 2])
+        distinct, counts = torch.unique_consecutive(keys, return_counts=True)
         offsets = torch.zeros(distinct.numel() + 1, dtype=torch.long, device=triples.device)
         torch.cumsum(counts, 0, out=offsets[1:])
-        return cls(num_relations, distinct, offsets, pairs[:, 1].contiguous())
+        return cls(num_relations, distinct, offsets, tails)
 
     def __len__(self) -> int:
         return self.keys.numel()
@@ -62,6 +61,18 @@ class Answers:
     def to(self, device: torch.device | str) -> Answers:
         """The same answers on ``device``."""
         return Answers(self.num_relations, self.keys.to(device), self.offsets.to(device), self.tails.to(device))
+
+
+def _distinct_pairs(keys: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+    """Distinct pairs, sorted by key, then tail: as one number each where 63 bits hold it, which sorts far faster."""
+    if keys.numel() == 0:
+        return keys, tails
+    width = int(tails.max()) + 1
+    if (int(keys.max()) + 1) * width >= 2**63:
+        pairs = torch.unique(torch.stack([keys, tails], 1), dim=0)
+        return pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
+    joined = torch.unique(keys * width + tails)
+    return joined // width, joined % width
 
 
 def _spans(values: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -114,8 +114,7 @@ class RandomSubgraphs:
         """Samples without replacement."""
         random = self.graph.random(0, step)
         sample = self.graph.triples[random.choice(len(self.graph.triples), self.size, replace=False)]
-        entity_ids, local = np.unique(sample[:, [0, 2]], return_inverse=True)
-        sample = np.column_stack([local.reshape(-1, 2)[:, 0], sample[:, 1], local.reshape(-1, 2)[:, 1]])
+        entity_ids, sample = _local_ids(sample, self.graph.num_entities)
         is_message = np.zeros(self.size, dtype=bool)
         is_message[random.permutation(self.size)[: self.num_messages]] = True
         if self.remove_own_edges:
@@ -201,6 +200,20 @@ class WholeGraph:
             count = max(1, round(len(triples) * self.message_share))
             triples = triples[self.graph.random(2, step).permutation(len(triples))[:count]]
         return self.graph.messages(triples, self.graph.num_entities)
+
+
+def _local_ids(triples: np.ndarray, num_entities: int) -> tuple[np.ndarray, np.ndarray]:
+    """The entities of ``triples``, ascending, and the triples with each entity's place among them as its id."""
+    if num_entities > 16 * len(triples):  # a table of all entities would cost more than sorting these
+        entity_ids, local = np.unique(triples[:, [0, 2]], return_inverse=True)
+        heads, tails = local.reshape(-1, 2).T
+    else:
+        places = np.zeros(num_entities, dtype=np.int64)
+        places[triples[:, 0]] = places[triples[:, 2]] = 1
+        entity_ids = np.flatnonzero(places)
+        places[entity_ids] = np.arange(len(entity_ids))
+        heads, tails = places[triples[:, 0]], places[triples[:, 2]]
+    return entity_ids, np.column_stack([heads, triples[:, 1], tails])
 
 
 def _undirected(heads: Tensor, relation_ids: Tensor, tails: Tensor, num_relations: int) -> np.ndarray:
