@@ -565,6 +565,29 @@ def test_what_only_looks_irregular_needs_no_judge(tmp_path: Path, monkeypatch: p
     assert read_rows(put(tmp_path, IRREGULAR[kind])).read == len(IRREGULAR[kind].splitlines())
 
 
+def test_labels_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from tuckerkg import rows
+
+    path = put(tmp_path, b"c\tr\ta\na\ts\tb\nb\tr\tc\n")
+    expected = outcome(path)
+    monkeypatch.setattr(rows, "_hashes", lambda column: np.zeros(len(column), dtype=np.uint64))
+    assert outcome(path) == expected == judged_outcome(path)
+
+
+def test_labels_whose_hashes_lie_close_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from tuckerkg import rows
+
+    path = put(tmp_path, "".join(f"{n:03}\tr\t{n * 7 % 100:03}\n" for n in range(100)))
+    expected = outcome(path)
+    numbers = {f"{n:03}": 2**63 - n for n in range(100)} | {"r": 0}
+    monkeypatch.setattr(rows, "_hashes", lambda column: np.array([numbers[v] for v in column], dtype=np.uint64))
+    assert outcome(path) == expected
+
+
 @pytest.mark.parametrize(
     "parsed",
     [

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.errors import InputError, Problem, did_you_mean, printable
-from tuckerkg.rows import FIELDS, LabelledColumns, Layout, PlainTable, QuotedTable, Table, clean_columns
+from tuckerkg.rows import FIELDS, LabelledColumns, Layout, PlainTable, Positions, QuotedTable, Table, clean_columns
 from tuckerkg.textfile import FileBytes, Limits, TextFile, decode, notes_on, read_bytes, read_text, refuse, sound_bytes
 
 if TYPE_CHECKING:
@@ -90,15 +90,16 @@ class Reject:
 class Rows:
     """The good rows of one file, in file order; ``read`` counts good and rejected rows alike.
 
-    The columns are Enums: labels to look at, positions among the sorted ``entity_labels`` (heads and tails alike)
-    or ``relation_labels`` in memory.
+    Held as the distinct labels, sorted by code point, and the position of each row's labels among them.
     """
 
     shown: str
     sha256: str
-    heads: pl.Series
-    relations: pl.Series
-    tails: pl.Series
+    entity_labels: pl.Series
+    relation_labels: pl.Series
+    head_positions: Positions
+    relation_positions: Positions
+    tail_positions: Positions
     line_numbers: npt.NDArray[np.int64]
     rejects: tuple[Reject, ...]
     blank: int
@@ -111,21 +112,24 @@ class Rows:
         return len(self.line_numbers) + len(self.rejects)
 
     @property
-    def entity_labels(self) -> pl.Series:
-        """The distinct labels of heads and tails, sorted by code point."""
-        return _categories(self.heads)
+    def heads(self) -> pl.Series:
+        """The labels of the heads, row by row."""
+        return self.entity_labels.gather(self.head_positions)
 
     @property
-    def relation_labels(self) -> pl.Series:
-        """The distinct labels of relations, sorted by code point."""
-        return _categories(self.relations)
+    def relations(self) -> pl.Series:
+        """The labels of the relations, row by row."""
+        return self.relation_labels.gather(self.relation_positions)
 
+    @property
+    def tails(self) -> pl.Series:
+        """The labels of the tails, row by row."""
+        return self.entity_labels.gather(self.tail_positions)
 
-def _categories(column: pl.Series) -> pl.Series:
-    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
-
-    assert isinstance(column.dtype, pl.Enum)
-    return column.dtype.categories
+    def triple(self, row: int) -> tuple[str, str, str]:
+        """The labels of one row."""
+        head, tail = (self.entity_labels[int(ends[row])] for ends in (self.head_positions, self.tail_positions))
+        return head, self.relation_labels[int(self.relation_positions[row])], tail
 
 
 def read_rows(source: str | os.PathLike[str] | TripleFile, options: ReadOptions | None = None) -> Rows:
@@ -169,14 +173,16 @@ def _clean_rows(columns: LabelledColumns, content: FileBytes, notes: tuple[str, 
     layout = _layout(first, 0, 1, content.shown, options)
     if layout.header_row is not None:
         columns = LabelledColumns.of(columns.heads[1:], columns.relations[1:], columns.tails[1:])
-    heads, relations, tails = columns.encoded()
+    heads, relations, tails = columns.positions()
     number = 1 if layout.header_row is None else 2
     return Rows(
         shown=content.shown,
         sha256=content.sha256,
-        heads=heads,
-        relations=relations,
-        tails=tails,
+        entity_labels=columns.entity_labels,
+        relation_labels=columns.relation_labels,
+        head_positions=heads,
+        relation_positions=relations,
+        tail_positions=tails,
         line_numbers=np.arange(number, number + len(heads)),
         rejects=(),
         blank=0,
@@ -209,13 +215,16 @@ def _judged_rows(text: TextFile, delimiter: str, options: ReadOptions) -> Rows:
     if empty.any():
         columns = [column.filter(~empty) for column in columns]
         good = good[~empty]
-    heads, relations, tails = LabelledColumns.of(*columns).encoded()
+    labelled = LabelledColumns.of(*columns)
+    heads, relations, tails = labelled.positions()
     return Rows(
         shown=text.shown,
         sha256=text.sha256,
-        heads=heads,
-        relations=relations,
-        tails=tails,
+        entity_labels=labelled.entity_labels,
+        relation_labels=labelled.relation_labels,
+        head_positions=heads,
+        relation_positions=relations,
+        tail_positions=tails,
         line_numbers=table.line_numbers[good],
         rejects=tuple(Reject(judge.problem(int(row)), table.raw(int(row))) for row in rejected),
         blank=int(table.blank.sum()),

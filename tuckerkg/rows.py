@@ -19,6 +19,8 @@ from tuckerkg.textfile import TextFile, refuse
 if TYPE_CHECKING:
     import polars as pl
 
+Positions = npt.NDArray[np.uint32]
+
 FIELDS = ("head", "relation", "tail")
 PIECE = 1 << 26  # characters handed to the line splitter at a time
 # Polars takes bytes that begin like this (zlib) for compressed data, and they can begin a text just as well.
@@ -49,12 +51,41 @@ class LabelledColumns:
         """Collect the labels of three columns of strings."""
         return cls(heads, relations, tails, sorted_labels([heads, tails]), sorted_labels([relations]))
 
-    def encoded(self) -> tuple[pl.Series, pl.Series, pl.Series]:
-        """The columns as positions among their labels (an Enum): a fraction of the memory of strings."""
-        import polars as pl  # noqa: PLC0415
+    def positions(self) -> tuple[Positions, Positions, Positions]:
+        """The columns as positions among their labels, which take a fraction of the memory of strings."""
+        return (
+            _positions(self.heads, self.entity_labels),
+            _positions(self.relations, self.relation_labels),
+            _positions(self.tails, self.entity_labels),
+        )
 
-        entities, relations = pl.Enum(self.entity_labels), pl.Enum(self.relation_labels)
-        return self.heads.cast(entities), self.relations.cast(relations), self.tails.cast(entities)
+
+def _positions(column: pl.Series, labels: pl.Series) -> Positions:
+    """Where each value of ``column`` stands among the distinct ``labels``, which hold every one of them.
+
+    By hashes, which is exact as long as no two labels share one: a value has the hash of its own label alone.
+    """
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    hashes, wanted = _hashes(labels), _hashes(column)
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    if (hashes[1:] == hashes[:-1]).any():
+        return column.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.uint32)
+    # The first bits of a hash tell nearly where it stands among the sorted ones; from there it is a few steps.
+    bits = len(labels).bit_length() + 1
+    shift = np.uint64(64 - bits)
+    starts = np.searchsorted(hashes, np.arange(1 << bits, dtype=np.uint64) << shift).astype(np.uint32)
+    places = starts[wanted >> shift]
+    astray = np.flatnonzero(hashes[places] != wanted)
+    while len(astray):
+        places[astray] += 1
+        astray = astray[hashes[places[astray]] != wanted[astray]]
+    return np.asarray(order.astype(np.uint32)[places])
+
+
+def _hashes(column: pl.Series) -> npt.NDArray[np.uint64]:
+    return column.hash().to_numpy()
 
 
 def sorted_labels(columns: Sequence[pl.Series]) -> pl.Series:

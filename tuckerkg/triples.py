@@ -200,7 +200,7 @@ def _cover(triples: Triples, num_entities: int, num_relations: int) -> npt.NDArr
     return marked
 
 
-def _first_rows(ids: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+def _first_rows(ids: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.int64]:
     """For each of ``count`` ids the first row that holds it; ``len(ids)`` for an id that does not occur."""
     first = np.full(count, len(ids), dtype=np.int64)
     np.minimum.at(first, ids, np.arange(len(ids)))
@@ -245,10 +245,10 @@ class _Part:
     @classmethod
     def of(cls, rows: Rows, entities: Vocabulary, relations: Vocabulary) -> _Part:
         entity_ids, relation_ids = _ids(rows.entity_labels, entities), _ids(rows.relation_labels, relations)
-        columns = ((rows.heads, entity_ids), (rows.relations, relation_ids), (rows.tails, entity_ids))
-        triples = np.empty((len(rows.heads), len(columns)), dtype=np.int64)  # [n, 3]
-        for place, (column, ids) in enumerate(columns):
-            triples[:, place] = ids[column.to_physical().to_numpy()]
+        triples = np.empty((len(rows.line_numbers), 3), dtype=np.int64)  # [n, 3]
+        triples[:, 0] = entity_ids[rows.head_positions]
+        triples[:, 1] = relation_ids[rows.relation_positions]
+        triples[:, 2] = entity_ids[rows.tail_positions]
         keys = triple_keys(triples, len(entities), len(relations))
         positions = np.arange(len(keys))
         repeats = _repeats(keys)
@@ -301,7 +301,7 @@ def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
         total += len(leaked)
         rows = part.rows
         for row in leaked[: InputError.SHOWN].tolist():
-            triple = " | ".join((rows.heads[row], rows.relations[row], rows.tails[row]))
+            triple = " | ".join(rows.triple(row))
             what = f"the {name} triple {triple} also stands in an earlier split; remove it from one of them"
             problems.append(Problem(rows.shown, int(rows.line_numbers[row]), 1, what))
         earlier.append(part.keys)
@@ -311,12 +311,16 @@ def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
 
 
 def _check_relations(rows: Mapping[str, Rows]) -> None:
-    known = set(rows["train"].relation_labels)
+    known = set(rows["train"].relation_labels.to_list())
     problems = []
     for part in rows.values():
-        missing = [relation for relation in part.relation_labels if relation not in known]
-        for row, relation in sorted(((part.relations == relation).arg_true()[0], relation) for relation in missing):
-            first = int(part.line_numbers[row])
+        labels = part.relation_labels.to_list()
+        if known.issuperset(labels):
+            continue
+        firsts = part.line_numbers[_first_rows(part.relation_positions, len(labels))].tolist()
+        for first, relation in sorted(zip(firsts, labels, strict=True)):
+            if relation in known:
+                continue
             what = f"the relation {relation} does not occur in training, so nothing can be learned about it"
             problems.append(Problem(part.shown, first, 1, what))
     if problems:
