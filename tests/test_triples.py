@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuckerkg import reading
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
-from tuckerkg.read_report import FileReport, near_inverses, triple_keys
+from tuckerkg.read_report import FileReport, is_among, keyed_triples, near_inverses, triple_keys
 from tuckerkg.reading import ReadOptions
 from tuckerkg.triples import Dataset, Vocabulary, add_inverses, read_dataset, split_triples
 
@@ -261,6 +262,21 @@ def test_near_inverse_relations_are_found() -> None:
     assert [(r, s) for r, s, _ in found] == [(0, 1), (1, 0)]
 
 
+def test_triples_come_back_from_their_keys() -> None:
+    triples = np.array([(h, r, t) for h in range(5) for r in range(3) for t in range(5)])
+    keys = triple_keys(triples, 5, 3)
+    assert keys.tolist() == list(range(75))
+    assert keyed_triples(keys, 5, 3).tolist() == triples.tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=st.lists(st.integers(0, 2**40)), known=st.lists(st.integers(0, 300)), offset=st.sampled_from([0, 2**40]))
+def test_membership_is_exact(values: list[int], known: list[int], offset: int) -> None:
+    sought = np.array(sorted(n + offset for n in known), dtype=np.int64)
+    asked = np.array([*values, *known, *sought.tolist()], dtype=np.int64)
+    assert is_among(asked, sought).tolist() == [value in set(sought.tolist()) for value in asked.tolist()]
+
+
 def test_mirrored_test_triples_are_counted(tmp_path: Path) -> None:
     train = put(tmp_path, "a.tsv", [("a", "r", "b"), ("b", "r", "c")])
     test = put(tmp_path, "b.tsv", [("b", "r", "a"), ("a", "r", "c")])
@@ -280,16 +296,37 @@ def test_a_split_that_cannot_be_had_says_so(tmp_path: Path) -> None:
     assert any("only 0 of the 2 triples wanted for test" in warning for warning in dataset.report.warnings)
 
 
+Ids = tuple[int, int, int]
 GRAPH = st.lists(
     st.tuples(st.integers(0, 8), st.integers(0, 3), st.integers(0, 8)), min_size=1, max_size=60, unique=True
 )
 
 
 @settings(max_examples=150, deadline=None)
+@given(graph=GRAPH)
+def test_near_inverses_are_those_found_pair_by_pair(graph: list[Ids]) -> None:
+    edges = {r: {(h, t) for h, s, t in graph if s == r} for _, r, _ in graph}
+    expected = []
+    for r, forward in edges.items():
+        for s, backward in edges.items():
+            both = len(forward & {(t, h) for h, t in backward})
+            if r != s and len(forward) > 1 and both >= 0.8 * len(forward):
+                expected.append((r, s, both / len(forward)))
+    found = near_inverses(np.array(graph, dtype=np.int64), 9)
+    assert found == sorted(expected, key=lambda row: (-row[2], row[0], row[1]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(graph=GRAPH, seed=st.integers(0, 5))
+def test_a_split_shuffles_the_sorted_triples(graph: list[Ids], seed: int) -> None:
+    train, _, _ = split_triples(np.array(graph, dtype=np.int64), 9, 4, (1.0, 0.0, 0.0), seed)
+    order = np.random.default_rng(seed).permutation(len(graph))
+    assert train.tolist() == np.array(sorted(graph))[order].tolist()
+
+
+@settings(max_examples=150, deadline=None)
 @given(graph=GRAPH, seed=st.integers(0, 5), share=st.sampled_from([0.0, 0.1, 0.3, 0.5]))
-def test_splits_cover_all_names_and_do_not_depend_on_row_order(
-    graph: list[tuple[int, int, int]], seed: int, share: float
-) -> None:
+def test_splits_cover_all_names_and_do_not_depend_on_row_order(graph: list[Ids], seed: int, share: float) -> None:
     triples = np.array(graph, dtype=np.int64)
     parts = split_triples(triples, 9, 4, (1 - share - 0.1, share, 0.1), seed)
     train = parts[0]
@@ -330,6 +367,45 @@ def test_ids_do_not_depend_on_row_order(tmp_path_factory: pytest.TempPathFactory
     assert sorted(one.train.tolist()) == sorted(other.train.tolist())
     assert one.entities.labels == tuple(sorted({label for h, _, t in rows for label in (h, t)}))
     assert one.report.read == len(rows) == one.report.kept + one.report.rejected + one.report.duplicates
+
+
+LABELS = st.text('abé😀 #"', min_size=1, max_size=2).filter(str.strip)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    train=st.lists(st.tuples(LABELS, st.sampled_from("rs"), LABELS), min_size=1, max_size=30),
+    valid=st.lists(st.tuples(LABELS, st.sampled_from("rst"), LABELS), max_size=5),
+    split=st.sampled_from([None, (0.8, 0.1, 0.1), (0.5, 0.25, 0.25)]),
+)
+def test_a_clean_file_gives_the_dataset_that_judged_rows_give(
+    tmp_path_factory: pytest.TempPathFactory,
+    train: list[Named],
+    valid: list[Named],
+    split: tuple[float, float, float] | None,
+) -> None:
+    folder = tmp_path_factory.mktemp("clean")
+    files = [put(folder, "a.tsv", train), *([put(folder, "b.tsv", valid)] if valid else [])]
+
+    def outcome() -> object:
+        try:
+            dataset = read_dataset(*files, split=split, allow_leaks=True)
+        except InputError as error:
+            return str(error)
+        parts = [dataset.split(name).tolist() for name in ("train", "valid", "test")]
+        return dataset.entities, dataset.relations, parts, dataset.report.as_dict()
+
+    found = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "clean_columns", lambda *_: None)
+        assert found == outcome()
+
+
+def test_of_repeated_rows_the_first_stays_in_its_place(tmp_path: Path) -> None:
+    rows = [("b", "r", "c"), ("a", "r", "b"), ("b", "r", "c"), ("a", "s", "b"), ("a", "r", "b"), ("b", "r", "c")]
+    dataset = read_dataset(put(tmp_path, "a.tsv", rows), split=None)
+    assert dataset.train.tolist() == [[1, 0, 2], [0, 0, 1], [0, 1, 1]]
+    assert dataset.report.duplicates == 3
 
 
 @pytest.mark.skipif(not os.environ.get("TUCKERKG_DATA"), reason="set TUCKERKG_DATA to the folder of the benchmarks")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +18,8 @@ Triples = npt.NDArray[np.int64]
 NEAR_INVERSE_SHARE = 0.8
 # Comparing relations pair by pair is skipped above this many coinciding edges.
 MAX_PAIR_MATCHES = 20_000_000
+# A table of 2 ** this many flags, one byte each, is the largest made to look values up.
+MAX_TABLE_BITS = 26
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,12 @@ class ReadReport:
 def label_warnings(entities: Sequence[str], relations: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """Labels that are legal and yet often a mistake: padded with spaces, invisible characters, look-alikes."""
     labels = [*entities, *relations]
-    padded = [label for label in labels if label != label.strip()]
-    hidden = [label for label in labels if not label.isprintable()]
-    alike = _look_alikes(entities) + _look_alikes(relations)
+    # One look at all of the text settles most graphs: white space is either a space or not printable.
+    text = "".join(labels)
+    printed = text.isprintable()
+    padded = [] if printed and " " not in text else [label for label in labels if label != label.strip()]
+    hidden = [] if printed else [label for label in labels if not label.isprintable()]
+    alike = [] if text.isascii() else _look_alikes(entities) + _look_alikes(relations)
     warnings = []
     if padded:
         warnings.append(f"{len(padded):,} labels begin or end with white space and were kept so, e.g. {padded[0]!r}")
@@ -124,15 +128,18 @@ def graph_counts(splits: Mapping[str, Triples], num_entities: int, num_relations
     """Self-loops, one-triple relations, entities and triples unseen in training, mirrored evaluation triples."""
     train = splits["train"]
     seen = np.zeros(num_entities, dtype=np.bool_)
-    seen[train[:, [0, 2]]] = True
+    for column in (0, 2):
+        seen[train[:, column]] = True
     per_relation = np.bincount(train[:, 1], minlength=num_relations)
     counts = {
         "self_loops": sum(int((triples[:, 0] == triples[:, 2]).sum()) for triples in splits.values()),
         "one_triple_relations": int((per_relation == 1).sum()),
         "entities_unseen_in_train": int((~seen).sum()),
     }
-    mirrored = np.sort(triple_keys(train[:, [2, 1, 0]], num_entities, num_relations))
-    pairs = np.sort(train[:, 0] * num_entities + train[:, 2])
+    held_out = len(splits["valid"]) + len(splits["test"])
+    compared = train if held_out else train[:0]  # nothing is looked up among sorted keys that nobody asks for
+    mirrored = np.sort(triple_keys(compared[:, ::-1], num_entities, num_relations))
+    pairs = np.sort(compared[:, 0] * num_entities + compared[:, 2])
     for name in ("valid", "test"):
         triples = splits[name]
         unseen = ~seen[triples[:, [0, 2]]].all(axis=1)
@@ -151,31 +158,60 @@ def triple_keys(triples: Triples, num_entities: int, num_relations: int) -> Trip
     return (triples[:, 0] * num_relations + triples[:, 1]) * num_entities + triples[:, 2]
 
 
+def keyed_triples(keys: npt.NDArray[np.int64], num_entities: int, num_relations: int) -> Triples:
+    """The triples that ``triple_keys`` made the keys of."""
+    triples = np.empty((len(keys), 3), dtype=np.int64)  # [n, 3]
+    # A product and a difference: numpy is ten times slower at remainders than at quotients.
+    rest = keys // num_entities
+    triples[:, 2] = keys - rest * num_entities
+    triples[:, 0] = rest // num_relations
+    triples[:, 1] = rest - triples[:, 0] * num_relations
+    return triples
+
+
 def is_among(values: Triples, known: Triples) -> npt.NDArray[np.bool_]:
     """Whether each value occurs in ``known``, which must be sorted; ``np.isin`` hashes, which is far slower here."""
     if not len(known):
         return np.zeros(len(values), dtype=np.bool_)
-    positions = np.searchsorted(known, values).clip(max=len(known) - 1)
-    return np.asarray(known[positions] == values)
+    # Most values are ruled out by their last bits, which one look into a table tells.
+    mask = (1 << min((len(known) * 8).bit_length(), MAX_TABLE_BITS)) - 1
+    table = np.zeros(mask + 1, dtype=np.bool_)
+    table[known & mask] = True
+    found: npt.NDArray[np.bool_] = table[values & mask]
+    asked = np.flatnonzero(found)
+    positions = np.searchsorted(known, values[asked]).clip(max=len(known) - 1)
+    found[asked] = known[positions] == values[asked]
+    return found
 
 
 def near_inverses(train: Triples, num_entities: int) -> list[tuple[int, int, float]]:
     """Pairs of different relations (r, s) where nearly every (h, r, t) comes with (t, s, h): a known leak."""
     import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
-    forward = pl.DataFrame({"pair": train[:, 0] * num_entities + train[:, 2], "r": train[:, 1]})
-    backward = pl.DataFrame({"pair": train[:, 2] * num_entities + train[:, 0], "s": train[:, 1]})
+    both_ways = train[_goes_both_ways(train[:, 0], train[:, 2], num_entities)]
+    forward = pl.DataFrame({"pair": both_ways[:, 0] * num_entities + both_ways[:, 2], "r": both_ways[:, 1]})
+    backward = pl.DataFrame({"pair": both_ways[:, 2] * num_entities + both_ways[:, 0], "s": both_ways[:, 1]})
     matches = forward.group_by("pair").len("n").join(backward.group_by("pair").len("m"), on="pair")
     if (matches["n"].cast(pl.Int64) * matches["m"].cast(pl.Int64)).sum() > MAX_PAIR_MATCHES:
         return []
     shared = forward.join(backward, on="pair").filter(pl.col("r") != pl.col("s")).group_by("r", "s").len("both")
-    sizes = Counter(train[:, 1].tolist())
+    sizes = np.bincount(train[:, 1]).tolist()
     found = [
         (r, s, both / sizes[r])
         for r, s, both in shared.sort("r", "s").iter_rows()
         if sizes[r] > 1 and both >= NEAR_INVERSE_SHARE * sizes[r]
     ]
     return sorted(found, key=lambda row: (-row[2], row[0], row[1]))
+
+
+def _goes_both_ways(heads: Triples, tails: Triples, num_entities: int) -> npt.NDArray[np.bool_]:
+    """Marks the edges (h, t) that occur as (t, h) too, whatever their relations; a self-loop always does."""
+    pairs = np.minimum(heads, tails) * num_entities + np.maximum(heads, tails)
+    # An edge and its mirror share the pair and differ in the last bit, so that sorting puts them side by side.
+    ordered = np.sort(pairs.astype(np.uint64) * 2 + (heads > tails))
+    turns = ordered[1:][ordered[1:] == ordered[:-1] + 1]
+    mirrored = turns[turns % 2 == 1] // 2  # sorted, and one per pair
+    return is_among(pairs, mirrored.astype(np.int64)) | np.equal(heads, tails)
 
 
 def graph_warnings(counts: Mapping[str, int], sizes: Mapping[str, int]) -> list[str]:

@@ -1,6 +1,7 @@
 """Bytes to rows: one text file of triples becomes three columns of labels, with every bad row located.
 
-TSV never gives quotes a meaning; CSV does. The usual path is columnar, without a Python loop per row.
+TSV never gives quotes a meaning; CSV does. The usual path is columnar, without a Python loop per row: a file
+of which every line is three labels goes from bytes to columns at once, any other has its rows judged.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.errors import InputError, Problem, did_you_mean, printable
-from tuckerkg.rows import FIELDS, Layout, PlainTable, QuotedTable, Table
-from tuckerkg.textfile import Limits, TextFile, read_text, refuse
+from tuckerkg.rows import FIELDS, LabelledColumns, Layout, PlainTable, Positions, QuotedTable, Table, clean_columns
+from tuckerkg.textfile import FileBytes, Limits, TextFile, decode, notes_on, read_bytes, read_text, refuse, sound_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,13 +88,18 @@ class Reject:
 
 @dataclass(frozen=True)
 class Rows:
-    """The good rows of one file, in file order; ``read`` counts good and rejected rows alike."""
+    """The good rows of one file, in file order; ``read`` counts good and rejected rows alike.
+
+    Held as the distinct labels, sorted by code point, and the position of each row's labels among them.
+    """
 
     shown: str
     sha256: str
-    heads: pl.Series
-    relations: pl.Series
-    tails: pl.Series
+    entity_labels: pl.Series
+    relation_labels: pl.Series
+    head_positions: Positions
+    relation_positions: Positions
+    tail_positions: Positions
     line_numbers: npt.NDArray[np.int64]
     rejects: tuple[Reject, ...]
     blank: int
@@ -105,16 +111,39 @@ class Rows:
         """Rows that were meant to be triples."""
         return len(self.line_numbers) + len(self.rejects)
 
+    @property
+    def heads(self) -> pl.Series:
+        """The labels of the heads, row by row."""
+        return self.entity_labels.gather(self.head_positions)
+
+    @property
+    def relations(self) -> pl.Series:
+        """The labels of the relations, row by row."""
+        return self.relation_labels.gather(self.relation_positions)
+
+    @property
+    def tails(self) -> pl.Series:
+        """The labels of the tails, row by row."""
+        return self.entity_labels.gather(self.tail_positions)
+
+    def triple(self, row: int) -> tuple[str, str, str]:
+        """The labels of one row."""
+        head, tail = (self.entity_labels[int(ends[row])] for ends in (self.head_positions, self.tail_positions))
+        return head, self.relation_labels[int(self.relation_positions[row])], tail
+
 
 def read_rows(source: str | os.PathLike[str] | TripleFile, options: ReadOptions | None = None) -> Rows:
     """Read one file of triples; raises InputError with ``file:line:column`` for what is wrong with it."""
     options = options or ReadOptions()
     file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
     delimiter = find_delimiter(file, options.delimiter)
-    text = read_text(file.path, file.shown, options.limits)
-    quoted = delimiter in ",;" and '"' in text.text
-    table: Table = QuotedTable(text, delimiter) if quoted else PlainTable(text, delimiter)
-    return _rows(table, text, options)
+    content = read_bytes(file.path, file.shown, options.limits)
+    columns = _clean_columns(content, delimiter, options)
+    if columns is None:
+        return _judged_rows(decode(content), delimiter, options)
+    notes = notes_on(content.data)
+    content = replace(content, data=b"")  # the columns hold it all: its memory is wanted for their ids
+    return _clean_rows(columns, content, notes, options)
 
 
 def find_delimiter(file: TripleFile, asked: str | None) -> str:
@@ -131,7 +160,41 @@ def find_delimiter(file: TripleFile, asked: str | None) -> str:
     return "," if suffix == ".csv" else "\t"
 
 
-def _rows(table: Table, text: TextFile, options: ReadOptions) -> Rows:
+def _clean_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> LabelledColumns | None:
+    """The columns of a file without any irregularity, as nearly all are; None for any other."""
+    if options.columns is not None:
+        return None
+    data = sound_bytes(content)
+    return None if data is None else clean_columns(data, delimiter)
+
+
+def _clean_rows(columns: LabelledColumns, content: FileBytes, notes: tuple[str, ...], options: ReadOptions) -> Rows:
+    first = [columns.heads[0], columns.relations[0], columns.tails[0]]
+    layout = _layout(first, 0, 1, content.shown, options)
+    if layout.header_row is not None:
+        columns = LabelledColumns.of(columns.heads[1:], columns.relations[1:], columns.tails[1:])
+    heads, relations, tails = columns.positions()
+    number = 1 if layout.header_row is None else 2
+    return Rows(
+        shown=content.shown,
+        sha256=content.sha256,
+        entity_labels=columns.entity_labels,
+        relation_labels=columns.relation_labels,
+        head_positions=heads,
+        relation_positions=relations,
+        tail_positions=tails,
+        line_numbers=np.arange(number, number + len(heads)),
+        rejects=(),
+        blank=0,
+        comments=0,
+        notes=notes,
+    )
+
+
+def _judged_rows(text: TextFile, delimiter: str, options: ReadOptions) -> Rows:
+    """The rows of any file, each one looked at."""
+    quoted = delimiter in ",;" and '"' in text.text
+    table: Table = QuotedTable(text, delimiter) if quoted else PlainTable(text, delimiter)
     layout = _find_layout(table, text, options)
     comments = table.hashes & (table.widths != layout.width) & ~table.blank
     wanted = ~table.blank & ~comments
@@ -152,13 +215,16 @@ def _rows(table: Table, text: TextFile, options: ReadOptions) -> Rows:
     if empty.any():
         columns = [column.filter(~empty) for column in columns]
         good = good[~empty]
-    heads, relations, tails = columns
+    labelled = LabelledColumns.of(*columns)
+    heads, relations, tails = labelled.positions()
     return Rows(
         shown=text.shown,
         sha256=text.sha256,
-        heads=heads,
-        relations=relations,
-        tails=tails,
+        entity_labels=labelled.entity_labels,
+        relation_labels=labelled.relation_labels,
+        head_positions=heads,
+        relation_positions=relations,
+        tail_positions=tails,
         line_numbers=table.line_numbers[good],
         rejects=tuple(Reject(judge.problem(int(row)), table.raw(int(row))) for row in rejected),
         blank=int(table.blank.sum()),
@@ -246,17 +312,20 @@ def _find_layout(table: Table, text: TextFile, options: ReadOptions) -> Layout:
             "rows of head, relation, tail were expected",
         )
     row = int(rows[0])
-    first = table.fields(row)
+    return _layout(table.fields(row), row, int(table.line_numbers[row]), text.shown, options)
+
+
+def _layout(first: list[str], row: int, place: int, shown: str, options: ReadOptions) -> Layout:
+    """What the fields of the ``first`` row, on line ``place``, say about the columns."""
     named = options.columns is not None and any(isinstance(column, str) for column in options.columns)
-    place = int(table.line_numbers[row])
     if named and options.header is False:
-        refuse(text.shown, "columns were chosen by name, which needs a header; choose them by number", place)
-    picks = _picks(first, options.columns, text.shown, place)
+        refuse(shown, "columns were chosen by name, which needs a header; choose them by number", place)
+    picks = _picks(first, options.columns, shown, place)
     has_header = named or bool(options.header)
     if not has_header and options.header is None:
-        _ask_about_header(first, picks, text.shown, place)
+        _ask_about_header(first, picks, shown, place)
     if has_header and options.columns is None:
-        _check_header_order(first, text.shown, place)
+        _check_header_order(first, shown, place)
     width = len(FIELDS) if options.columns is None else len(first)
     return Layout(width, picks, row if has_header else None)
 

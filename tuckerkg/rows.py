@@ -1,10 +1,13 @@
-"""A text file cut into rows and fields, before anyone judges them: plain lines as columns, or quoted CSV records."""
+"""A text file cut into rows and fields, before anyone judges them: plain lines as columns, or quoted CSV records.
+
+A file without any irregularity, which is the usual one, is parsed straight from its bytes.
+"""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +19,12 @@ from tuckerkg.textfile import TextFile, refuse
 if TYPE_CHECKING:
     import polars as pl
 
+Positions = npt.NDArray[np.uint32]
+
 FIELDS = ("head", "relation", "tail")
 PIECE = 1 << 26  # characters handed to the line splitter at a time
+# Polars takes bytes that begin like this (zlib) for compressed data, and they can begin a text just as well.
+ZLIB_MAGIC = (b"x\x01", b"x^", b"x\x9c", b"x\xda")
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,104 @@ class Layout:
     width: int
     picks: tuple[int, int, int]
     header_row: int | None
+
+
+@dataclass(frozen=True)
+class LabelledColumns:
+    """Heads, relations and tails, and the distinct labels in them, sorted by code point."""
+
+    heads: pl.Series
+    relations: pl.Series
+    tails: pl.Series
+    entity_labels: pl.Series
+    relation_labels: pl.Series
+
+    @classmethod
+    def of(cls, heads: pl.Series, relations: pl.Series, tails: pl.Series) -> LabelledColumns:
+        """Collect the labels of three columns of strings."""
+        return cls(heads, relations, tails, sorted_labels([heads, tails]), sorted_labels([relations]))
+
+    def positions(self) -> tuple[Positions, Positions, Positions]:
+        """The columns as positions among their labels, which take a fraction of the memory of strings."""
+        return (
+            _positions(self.heads, self.entity_labels),
+            _positions(self.relations, self.relation_labels),
+            _positions(self.tails, self.entity_labels),
+        )
+
+
+def _positions(column: pl.Series, labels: pl.Series) -> Positions:
+    """Where each value of ``column`` stands among the distinct ``labels``, which hold every one of them.
+
+    By hashes, which is exact as long as no two labels share one: a value has the hash of its own label alone.
+    """
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    hashes, wanted = _hashes(labels), _hashes(column)
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    if (hashes[1:] == hashes[:-1]).any():
+        return column.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.uint32)
+    # The first bits of a hash tell nearly where it stands among the sorted ones; from there it is a few steps.
+    bits = len(labels).bit_length() + 1
+    shift = np.uint64(64 - bits)
+    starts = np.searchsorted(hashes, np.arange(1 << bits, dtype=np.uint64) << shift).astype(np.uint32)
+    places = starts[wanted >> shift]
+    astray = np.flatnonzero(hashes[places] != wanted)
+    while len(astray):
+        places[astray] += 1
+        astray = astray[hashes[places[astray]] != wanted[astray]]
+    return np.asarray(order.astype(np.uint32)[places])
+
+
+def _hashes(column: pl.Series) -> npt.NDArray[np.uint64]:
+    return column.hash().to_numpy()
+
+
+def sorted_labels(columns: Sequence[pl.Series]) -> pl.Series:
+    """The distinct labels of some columns of strings, sorted by code point."""
+    import polars as pl  # noqa: PLC0415
+
+    # UTF-8 bytes sort as code points do.
+    return pl.concat([column.rename("label") for column in columns]).unique().sort()
+
+
+def clean_columns(data: bytes, delimiter: str) -> LabelledColumns | None:
+    """The columns of a text in which every line is three labels, or None: then the rows need a closer look.
+
+    ``data`` is UTF-8 with LF line ends and no NUL. Nothing is taken on trust from the parser: there must be as
+    many rows as lines, no field may be missing or empty, no label may hold a delimiter, and labels, delimiters
+    and line ends must add up to the bytes given, which leaves no room for a further field or a skipped line.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    if not data or not delimiter.isascii() or data.startswith(ZLIB_MAGIC) or (delimiter in ",;" and b'"' in data):
+        return None
+    frame = _parsed(data, delimiter)
+    if frame is None:
+        return None
+    ended = data.endswith(b"\n")
+    if frame.height != data.count(b"\n") + (not ended) or any(column.null_count() for column in frame):
+        return None
+    # Summed as 64 bits: the lengths are 32 bits wide, and their sum would wrap around at 4 GB.
+    label_bytes = sum(int(column.str.len_bytes().cast(pl.UInt64).sum()) for column in frame)
+    if label_bytes + len(FIELDS) * frame.height != len(data) + (not ended):
+        return None
+    columns = LabelledColumns.of(*frame)
+    for labels in (columns.entity_labels, columns.relation_labels):
+        if (labels.str.strip_chars() == "").any() or labels.str.contains(delimiter, literal=True).any():
+            return None
+    return columns
+
+
+def _parsed(data: bytes, delimiter: str) -> pl.DataFrame | None:
+    import polars as pl  # noqa: PLC0415
+
+    schema = dict.fromkeys(FIELDS, pl.String)
+    try:
+        return pl.read_csv(data, separator=delimiter, has_header=False, quote_char=None, schema=schema)
+    except (pl.exceptions.PolarsError, OSError):
+        return None
 
 
 class PlainTable:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import hashlib
+import io
 import os
 import stat
 import zlib
@@ -31,6 +33,15 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class FileBytes:
+    """What one file holds, inflated, read within the limits and hashed; nobody has looked at the characters yet."""
+
+    shown: str
+    sha256: str
+    data: bytes
+
+
+@dataclass(frozen=True)
 class TextFile:
     """The text of one file with ``\\n`` line ends; ``bad_lines`` maps a line number to the byte problem found in it."""
 
@@ -44,16 +55,47 @@ class TextFile:
 
 def read_text(path: Path, shown: str | None = None, limits: Limits | None = None) -> TextFile:
     """Read ``path`` (gzip if it ends in ``.gz``) and check it byte by byte; raises InputError, never hangs."""
+    return decode(read_bytes(path, shown, limits))
+
+
+def read_bytes(path: Path, shown: str | None = None, limits: Limits | None = None) -> FileBytes:
+    """Read ``path`` (gzip if it ends in ``.gz``) within the limits; raises InputError, never hangs."""
     shown = shown or str(path)
     limits = limits or Limits()
     digest = hashlib.sha256()
-    data = bytearray()
+    data = io.BytesIO()  # unlike a bytearray it hands its bytes over without a copy
     lines = _LineGuard(shown, limits)
     raw = _hashed(open_blocks(path, shown), digest)
     for block in inflate(_magic_checked(raw, shown), shown, limits) if path.suffix == ".gz" else _not_gzip(raw, shown):
         lines.see(block)
-        data += block
-    return _decode(bytes(data), shown, digest.hexdigest())
+        data.write(block)
+    return FileBytes(shown, digest.hexdigest(), data.getvalue())
+
+
+def decode(file: FileBytes) -> TextFile:
+    """The text of a file, with the place of every bad byte; raises InputError when it is no UTF-8 text at all."""
+    _refuse_utf16(file.data, file.shown)
+    start = _text_start(file.data)
+    text, bad_lines = _text_and_bad_lines(file.data, start, file.shown)
+    return TextFile(file.shown, file.sha256, text, notes_on(file.data), bad_lines, file.data.endswith(b"\n"))
+
+
+def sound_bytes(file: FileBytes) -> bytes | None:
+    """The text of a file as UTF-8 bytes with ``\\n`` line ends, or None when any byte of it is bad."""
+    plain = _plain(file.data, _text_start(file.data))
+    return plain if b"\r" not in plain and b"\0" not in plain and _is_utf8(plain) else None
+
+
+def notes_on(data: bytes) -> tuple[str, ...]:
+    """What was changed or missing around the lines, in words."""
+    notes = []
+    if _text_start(data):
+        notes.append("UTF-8 byte order mark removed")
+    if b"\r\n" in data:
+        notes.append("CRLF line ends read as LF")
+    if data and not data.endswith(b"\n"):
+        notes.append("no line end after the last line")
+    return tuple(notes)
 
 
 def refuse(shown: str, what: str, line: int | None = None, column: int | None = None) -> NoReturn:
@@ -206,24 +248,32 @@ class _LineGuard:
             self.open_bytes = len(block) - block.rfind(b"\n") - 1
 
 
-def _decode(data: bytes, shown: str, sha256: str) -> TextFile:
-    _refuse_utf16(data, shown)
-    notes = []
-    start = 0
-    if data.startswith(UTF8_MARK):
-        start = len(UTF8_MARK)
-        notes.append("UTF-8 byte order mark removed")
-    if b"\r\n" in data:
-        notes.append("CRLF line ends read as LF")
-    ended = data.endswith(b"\n")
-    if data and not ended:
-        notes.append("no line end after the last line")
-    text, bad_lines = _text_and_bad_lines(data, start, shown)
-    return TextFile(shown, sha256, text, tuple(notes), bad_lines, ended)
+def _text_start(data: bytes) -> int:
+    return len(UTF8_MARK) if data.startswith(UTF8_MARK) else 0
+
+
+def _plain(data: bytes, start: int) -> bytes:
+    """The bytes from ``start`` on with LF line ends; the very same object when there is nothing to change."""
+    rest = data[start:] if start else data
+    return rest.replace(b"\r\n", b"\n") if b"\r" in rest else rest
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether all of it decodes; block by block, because a whole decoded copy can take four times the memory."""
+    if data.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), BLOCK):
+            decoder.decode(data[start : start + BLOCK])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _text_and_bad_lines(data: bytes, start: int, shown: str) -> tuple[str, dict[int, Problem]]:
-    plain = data[start:].replace(b"\r\n", b"\n")
+    plain = _plain(data, start)
     if b"\r" not in plain and b"\0" not in plain:
         try:
             return plain.decode("utf-8"), {}

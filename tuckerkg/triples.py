@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,13 @@ from tuckerkg.read_report import (
     graph_counts,
     graph_warnings,
     is_among,
+    keyed_triples,
     label_warnings,
     near_inverses,
     triple_keys,
 )
 from tuckerkg.reading import SKIP_REMEDY, ReadOptions, Rows, TripleFile, read_rows, read_titles, write_rejects
+from tuckerkg.rows import sorted_labels
 
 if TYPE_CHECKING:
     import polars as pl
@@ -170,8 +172,9 @@ def split_triples(
     """
     if len(fractions) != 3 or min(fractions) < 0 or not np.isclose(sum(fractions), 1.0):
         raise TuckerkgError(f"split {tuple(fractions)} must be three shares of train, valid and test that add up to 1")
-    order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
-    shuffled = triples[order][np.random.default_rng(seed).permutation(len(triples))]
+    # Keys sort as the triples do, and one integer is far cheaper to sort and to move than three.
+    keys = np.sort(triple_keys(triples, num_entities, num_relations))
+    shuffled = keyed_triples(keys[np.random.default_rng(seed).permutation(len(keys))], num_entities, num_relations)
     movable = np.flatnonzero(~_cover(shuffled, num_entities, num_relations))
     num_valid, num_test = (int(len(triples) * fraction) for fraction in fractions[1:])
     if num_valid + num_test > len(movable):
@@ -180,19 +183,28 @@ def split_triples(
     valid, test = movable[:num_valid], movable[num_valid : num_valid + num_test]
     stay = np.ones(len(triples), dtype=np.bool_)
     stay[valid] = stay[test] = False
-    return shuffled[stay], shuffled[valid], shuffled[test]
+    # Row numbers, because numpy is slow at picking whole rows by a mask.
+    return shuffled.take(np.flatnonzero(stay), axis=0), shuffled[valid], shuffled[test]
 
 
 def _cover(triples: Triples, num_entities: int, num_relations: int) -> npt.NDArray[np.bool_]:
     """Marks, for each relation and then each entity still missing, the first triple that holds it."""
     marked = np.zeros(len(triples), dtype=np.bool_)
-    marked[np.unique(triples[:, 1], return_index=True)[1]] = True
+    first = _first_rows(triples[:, 1], num_relations)
+    marked[first[first < len(triples)]] = True
     for column in (0, 2):
         seen = np.zeros(num_entities, dtype=np.bool_)
         seen[triples[marked][:, [0, 2]]] = True
-        ids, first = np.unique(triples[:, column], return_index=True)
-        marked[first[~seen[ids]]] = True
+        first = _first_rows(triples[:, column], num_entities)
+        marked[first[(first < len(triples)) & ~seen]] = True
     return marked
+
+
+def _first_rows(ids: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.int64]:
+    """For each of ``count`` ids the first row that holds it; ``len(ids)`` for an id that does not occur."""
+    first = np.full(count, len(ids), dtype=np.int64)
+    np.minimum.at(first, ids, np.arange(len(ids)))
+    return first
 
 
 def _read_all(sources: Mapping[str, Source], options: ReadOptions) -> dict[str, Rows]:
@@ -216,13 +228,9 @@ def _read_all(sources: Mapping[str, Source], options: ReadOptions) -> dict[str, 
 
 
 def _vocabularies(rows: Sequence[Rows]) -> tuple[Vocabulary, Vocabulary]:
-    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
-
-    ends = [column.rename("label") for part in rows for column in (part.heads, part.tails)]
-    relations = [part.relations.rename("label") for part in rows]
-    # UTF-8 bytes sort as code points do.
-    entity_labels, relation_labels = (pl.concat(columns).unique().sort().to_list() for columns in (ends, relations))
-    return Vocabulary(tuple(entity_labels)), Vocabulary(tuple(relation_labels))
+    kinds = ([part.entity_labels for part in rows], [part.relation_labels for part in rows])
+    entities, relations = (found[0] if len(found) == 1 else sorted_labels(found) for found in kinds)
+    return Vocabulary(tuple(entities.to_list())), Vocabulary(tuple(relations.to_list()))
 
 
 @dataclass(frozen=True)
@@ -236,11 +244,18 @@ class _Part:
 
     @classmethod
     def of(cls, rows: Rows, entities: Vocabulary, relations: Vocabulary) -> _Part:
-        columns = ((rows.heads, entities), (rows.relations, relations), (rows.tails, entities))
-        triples = np.stack([_ids(column, vocabulary) for column, vocabulary in columns], axis=1)  # [n, 3]
+        entity_ids, relation_ids = _ids(rows.entity_labels, entities), _ids(rows.relation_labels, relations)
+        triples = np.empty((len(rows.line_numbers), 3), dtype=np.int64)  # [n, 3]
+        triples[:, 0] = entity_ids[rows.head_positions]
+        triples[:, 1] = relation_ids[rows.relation_positions]
+        triples[:, 2] = entity_ids[rows.tail_positions]
         keys = triple_keys(triples, len(entities), len(relations))
-        positions = np.sort(np.unique(keys, return_index=True)[1])  # of equal rows the first stays
-        return cls(rows, triples[positions], keys[positions], positions)
+        positions = np.arange(len(keys))
+        repeats = _repeats(keys)
+        if len(repeats):
+            positions = np.delete(positions, repeats)
+            triples, keys = triples.take(positions, axis=0), keys[positions]
+        return cls(rows, triples, keys, positions)
 
     def report(self, split: str) -> FileReport:
         return FileReport(
@@ -257,41 +272,55 @@ class _Part:
         )
 
 
-def _ids(column: pl.Series, vocabulary: Vocabulary) -> npt.NDArray[np.int64]:
-    import polars as pl  # noqa: PLC0415
+def _ids(labels: pl.Series, vocabulary: Vocabulary) -> npt.NDArray[np.integer[Any]]:
+    """The id of each of the sorted ``labels`` of one file, all of which are in the vocabulary."""
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
-    labels = pl.Series("label", vocabulary.labels, dtype=pl.String)
-    known = labels.to_frame().with_columns(id=pl.Series(np.arange(len(labels))))
-    found = column.rename("label").to_frame().join(known, on="label", how="left", maintain_order="left")
-    return found["id"].to_numpy().astype(np.int64, copy=False)
+    if len(labels) == len(vocabulary):
+        return np.arange(len(labels))
+    return labels.cast(pl.Enum(vocabulary.labels)).to_physical().to_numpy()
+
+
+def _repeats(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where keys stand that also stand further up. Sorting alone is far cheaper than sorting with positions."""
+    ordered = np.sort(keys)
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    among = np.flatnonzero(is_among(keys, repeated))
+    firsts = np.unique(keys[among], return_index=True)[1]
+    return np.delete(among, firsts)
 
 
 def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
     """Count triples of one file that stand in an earlier one too; unless allowed, that is an error that lists them."""
-    seen = np.empty(0, dtype=np.int64)
+    earlier: list[npt.NDArray[np.int64]] = []
     problems: list[Problem] = []
     total = 0
     for name, part in parts.items():
+        seen = np.sort(np.concatenate(earlier)) if earlier else part.keys[:0]
         leaked = part.positions[is_among(part.keys, seen)]
         total += len(leaked)
         rows = part.rows
         for row in leaked[: InputError.SHOWN].tolist():
-            triple = " | ".join((rows.heads[row], rows.relations[row], rows.tails[row]))
+            triple = " | ".join(rows.triple(row))
             what = f"the {name} triple {triple} also stands in an earlier split; remove it from one of them"
             problems.append(Problem(rows.shown, int(rows.line_numbers[row]), 1, what))
-        seen = np.sort(np.concatenate([seen, part.keys]))
+        earlier.append(part.keys)
     if problems and not allowed:
         raise InputError(problems, "If this is intended, pass --allow-leaks; the results will be too good.", total)
     return total
 
 
 def _check_relations(rows: Mapping[str, Rows]) -> None:
-    known = set(rows["train"].relations.unique())
+    known = set(rows["train"].relation_labels.to_list())
     problems = []
     for part in rows.values():
-        missing = [relation for relation in part.relations.unique(maintain_order=True) if relation not in known]
-        for relation in missing:
-            first = int(part.line_numbers[(part.relations == relation).arg_true()[0]])
+        labels = part.relation_labels.to_list()
+        if known.issuperset(labels):
+            continue
+        firsts = part.line_numbers[_first_rows(part.relation_positions, len(labels))].tolist()
+        for first, relation in sorted(zip(firsts, labels, strict=True)):
+            if relation in known:
+                continue
             what = f"the relation {relation} does not occur in training, so nothing can be learned about it"
             problems.append(Problem(part.shown, first, 1, what))
     if problems:
