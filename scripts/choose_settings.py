@@ -36,11 +36,6 @@ COMMON = {
 PLAIN = {
     "encoder.normalise": "degree", "encoder.activation": "none", "encoder.output_norm": False, "decoder.norm": False,
 }  # fmt: skip
-    "encoder.normalise": "degree",
-    "encoder.activation": "none",
-    "encoder.output_norm": False,
-    "decoder.norm": False,
-}
 
 
 def candidates(dataset: str) -> list[dict[str, Any]]:
