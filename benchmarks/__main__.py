@@ -1,7 +1,7 @@
 """Speed and memory of every stage beside the alternatives: ``make bench``, or ``python -m benchmarks --stage read``.
 
-Prints a table, stores ``results/bench.json`` (with --stage: only the lines of that stage are replaced) and draws cost
-against size. Nothing else should run meanwhile. Needs TUCKERKG_DATA and the extra "peers".
+Prints tables, stores ``results/bench.json`` (with --stage: only the lines of that stage are replaced), the same as a
+page to read, bench.md, and cost against size, bench.png. Nothing else should run meanwhile. Needs TUCKERKG_DATA and the extra "peers".
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> None:
             show(line, console)
             lines.append(line.as_dict())
     store(given.out, lines, chosen)
-    console.print(f"{given.out} and its plot written, {(time.monotonic() - started) / 60:.1f} minutes")
+    console.print(f"{given.out}, its page and its plot written, {(time.monotonic() - started) / 60:.1f} minutes")
 
 
 def show(line: Line, console: Console) -> None:
@@ -85,9 +85,10 @@ def store(out: Path, lines: list[dict[str, object]], stages: list[str]) -> None:
     merged = [line for line in kept if line["stage"] not in stages] + lines
     merged.sort(key=lambda line: STAGES.index(str(line["stage"])))
     out.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
-    from benchmarks.plot import draw
+    from benchmarks import plot, table
 
-    draw(merged, out.with_suffix(".png"))
+    plot.draw(merged, out.with_suffix(".png"))
+    table.write(merged, out.with_suffix(".md"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""The stored lines as a page to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def write(lines: list[dict[str, Any]], out: Path) -> None:
+    first = lines[0]
+    text = [
+        "# Speed and memory",
+        "",
+        "Written by `make bench`, all in one run per stage, contenders alternating, medians; nothing by hand.",
+        f"Processor: {first['processor']}, {first['threads']} threads, torch {first['torch']}. A ratio is the other's "
+        "seconds divided by ours: above 1 the other is slower. Memory is the peak above what was held before.",
+        "",
+        "![cost against size](bench.png)",
+    ]
+    for stage in dict.fromkeys(line["stage"] for line in lines):
+        text += ["", f"## {stage}"]
+        for line in (line for line in lines if line["stage"] == stage):
+            text += ["", line["work"], "", "| | seconds | ratio | peak MB | |", "|---|---|---|---|---|"]
+            text.append(f"| **tuckerkg** | {line['seconds']:.4g} | | {line['peak_memory_mb']:.0f} | {line['rate']} |")
+            text += [
+                f"| {other['name']} | {other['seconds']:.4g} | {other['ratio']:.3g} | {other['peak_memory_mb']:.0f} | "
+                f"{other.get('what', '')} |"
+                for other in line["against"]
+            ]
+            parts = line.get("parts", {})
+            if parts:
+                total = sum(parts.values())
+                text += ["", "| part | seconds | share |", "|---|---|---|"]
+                text += [f"| {name} | {s:.3f} | {s / total:.0%} |" for name, s in parts.items()]
+                text.append(f"| sum | {total:.3f} | |")
+            if line.get("notes"):
+                text += ["", line["notes"] + "."]
+    out.write_text("\n".join(text) + "\n", encoding="utf-8")
