@@ -1,7 +1,8 @@
 """Speed and memory of every stage beside the alternatives: ``make bench``, or ``python -m benchmarks --stage read``.
 
 Prints tables, stores ``results/bench.json`` (with --stage: only the lines of that stage are replaced), the same as a
-page to read, bench.md, and cost against size, bench.png. Nothing else should run meanwhile. Needs TUCKERKG_DATA and the extra "peers".
+page to read, bench.md, and cost against size, bench.png. Nothing else should run meanwhile. Needs TUCKERKG_DATA and
+the extra "peers".
 """
 
 from __future__ import annotations

@@ -58,18 +58,21 @@ def naive_layer(layer: TGCNLayer, entities: Tensor, relations: Tensor, edges: Te
 @pytest.mark.parametrize("bases", [0, 7])
 @pytest.mark.parametrize("normalise", ["relation", "degree"])
 @pytest.mark.parametrize(("norms", "order"), [(False, "source"), (True, "source"), (False, "fewest")])
-def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms, order):
+@pytest.mark.parametrize("out_dim", [2, D_E, D_O])
+def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalise, norms, order, out_dim):
     torch.manual_seed(1)
-    layer = TGCNLayer(D_E, D_R, D_O, bases=bases, input_norm=norms, message_norm=norms).double()
+    layer = TGCNLayer(D_E, D_R, out_dim, bases=bases, input_norm=norms, message_norm=norms).double()
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     entities = torch.randn(N, D_E, dtype=torch.double, requires_grad=True)
     relations = torch.randn(R, D_R, dtype=torch.double, requires_grad=True)
     edges = random_edges()
     leaves = [entities, relations, *layer.parameters()]
-    weight = torch.randn(N, D_O, dtype=torch.double)
+    weight = torch.randn(N, out_dim, dtype=torch.double)
+    graph = MessageGraph.of(edges, N, normalise, torch.double, order)
+    layer(entities, relations, graph).sum().backward()  # the next pass uses its memory again
 
-    ours = layer(entities, relations, MessageGraph.of(edges, N, normalise, torch.double, order))
+    ours = layer(entities, relations, graph)
     naive = naive_layer(layer, entities, relations, edges, normalise)
     assert torch.allclose(ours, naive, rtol=0, atol=1e-10)
     for mine, other in zip(
@@ -123,6 +126,15 @@ def test_running_statistics_equal_those_over_a_row_per_edge():
     reference(torch.einsum("ei,ej,ijk->ek", rows, relations[edges[:, 1]], core_tensor(layer)))
     assert torch.allclose(layer.message_norm.running_mean, reference.running_mean, atol=1e-12)
     assert torch.allclose(layer.message_norm.running_var, reference.running_var, atol=1e-12)
+
+
+def test_going_back_twice_through_memory_that_was_used_again_is_refused():
+    layer = TGCNLayer(D_E, D_R, D_E)
+    entities, relations = torch.randn(N, D_E, requires_grad=True), torch.randn(R, D_R)
+    value = layer(entities, relations, MessageGraph.of(random_edges(), N)).square().sum()
+    value.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        value.backward()
 
 
 def test_isolated_entities_get_their_self_loop_only():

@@ -1,7 +1,7 @@
-"""The two steps of a relational layer: rows times their relation's matrix, and the (normalised) sum at the targets.
+"""A relational layer's sum of messages: rows times their relation's matrix, summed at the targets, with gradients.
 
-Both are written with their gradients, so that nothing the size of all edges exists, and of what has the size of the
-distinct rows only the messages are kept for the way back.
+Nothing the size of all edges exists. Of what has the size of the distinct rows there is one buffer: the messages, which
+their own gradients overwrite on the way back, and which the next step uses again.
 """
 
 from __future__ import annotations
@@ -17,50 +17,141 @@ from tuckerkg.norm import WeightedBatchNorm
 ROWS_AT_ONCE = 8_192  # rows of messages that a pass over their statistics holds: a few MiB, in cache
 
 
-def relation_products(entities: Tensor, matrices: Tensor, graph: MessageGraph) -> Tensor:
-    """Gathered rows times their relation's matrix: ``[N, d_in], [R', d_in, d_out] -> [P', d_out]``.
+class Buffers:
+    """Memory that is used again: fresh pages for a large tensor cost more time than filling it."""
 
-    ``matrices`` come in the order of ``graph.groups.used``.
+    def __init__(self) -> None:
+        self._free: list[Tensor] = []
+
+    def take(self, like: Tensor, size: int) -> Tensor:
+        """A flat tensor of at least ``size`` numbers, of the kind of ``like``; what it holds is left over."""
+        for place, found in enumerate(self._free):
+            if found.numel() >= size and (found.dtype, found.device) == (like.dtype, like.device):
+                return self._free.pop(place)
+        self._free.clear()
+        return like.new_empty(size + size // 16)  # the next random subgraph may have a few rows more
+
+    def give(self, buffer: Tensor) -> None:
+        """Offers ``buffer`` for use again. One that is never given back is simply freed."""
+        self._free.append(buffer)
+
+
+def relational_sum(
+    entities: Tensor, matrices: Tensor, graph: MessageGraph, norm: WeightedBatchNorm | None, buffers: Buffers
+) -> Tensor:
+    """``sum over edges of norm(W_r h_u) / c``: ``entities [N, d_in], matrices [R', d_in, d_out] -> [N, d_out]``.
+
+    ``matrices`` come in the order of ``graph.groups.used``. The norm is affine per feature, so it is applied to the
+    sums and not to every message; in training its statistics need single messages: the graph's order must be "source".
     """
-    messages: Tensor = _RelationProducts.apply(entities, matrices, graph)  # type: ignore[no-untyped-call]
-    return messages
+    if norm is None or not norm.training:
+        sums: Tensor = _RelationalSum.apply(entities, matrices, graph, buffers)  # type: ignore[no-untyped-call]
+        return sums if norm is None else norm_of_sums(sums, graph, norm)
+    _require_single_messages(graph)
+    total, mean, var = _NormedRelationalSum.apply(  # type: ignore[no-untyped-call]
+        entities, matrices, norm.weight, norm.bias, graph, norm.eps, buffers
+    )
+    norm.remember(mean, var, graph.num_edges)
+    summed: Tensor = total
+    return summed
 
 
-class _RelationProducts(torch.autograd.Function):
+class _RelationalSum(torch.autograd.Function):
     """A batched product per bucket; rows are gathered again on the way back instead of being kept."""
 
     @staticmethod
-    def forward(ctx: Any, entities: Tensor, matrices: Tensor, graph: MessageGraph) -> Tensor:
+    def forward(ctx: Any, entities: Tensor, matrices: Tensor, graph: MessageGraph, buffers: Buffers) -> Tensor:
         ctx.save_for_backward(entities, matrices)
-        ctx.graph = graph
-        messages = entities.new_empty(graph.num_rows, matrices.shape[2])
-        first = 0
-        for bucket in graph.groups.buckets:
-            last = first + len(bucket.relation_ids)
-            rows = graph.gather.forward.part(bucket.start, bucket.stop) @ entities
-            out = messages[bucket.start : bucket.stop].view(last - first, bucket.length, -1)
-            torch.bmm(rows.view(last - first, bucket.length, -1), matrices[first:last], out=out)
-            first = last
-        return messages
+        ctx.graph, ctx.buffers = graph, buffers
+        buffer = buffers.take(entities, graph.num_rows * matrices.shape[2])
+        sums = graph.scatter.forward @ _messages(entities, matrices, graph, buffer)
+        buffers.give(buffer)
+        return sums
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         entities, matrices = ctx.saved_tensors
-        graph: MessageGraph = ctx.graph
-        grad_rows = entities.new_empty(graph.num_rows, entities.shape[1]) if ctx.needs_input_grad[0] else None
-        grad_matrices = torch.empty_like(matrices)
-        first = 0
-        for bucket in graph.groups.buckets:
-            last = first + len(bucket.relation_ids)
-            shape = (last - first, bucket.length, -1)
-            gradient = gradients[0][bucket.start : bucket.stop].view(shape)
-            rows = (graph.gather.forward.part(bucket.start, bucket.stop) @ entities).view(shape)
-            torch.bmm(rows.transpose(1, 2), gradient, out=grad_matrices[first:last])
-            if grad_rows is not None:
-                out = grad_rows[bucket.start : bucket.stop].view(shape)
-                torch.bmm(gradient, matrices[first:last].transpose(1, 2), out=out)
-            first = last
-        return None if grad_rows is None else graph.gather.transposed @ grad_rows, grad_matrices, None
+        buffer = ctx.buffers.take(entities, ctx.graph.num_rows * entities.shape[1])
+        found = _gradients(entities, matrices, ctx.graph, gradients[0].contiguous(), buffer)
+        ctx.buffers.give(buffer)
+        return *found, None, None
+
+
+class _NormedRelationalSum(torch.autograd.Function):
+    """The same with the messages normed in training: they are kept, and overwritten by their gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        entities: Tensor,
+        matrices: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        graph: MessageGraph,
+        eps: float,
+        buffers: Buffers,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        buffer = buffers.take(entities, graph.num_rows * max(matrices.shape[1:]))
+        messages = _messages(entities, matrices, graph, buffer)
+        total, mean, var, normed = _normed_sums(messages, weight, bias, graph, eps)
+        ctx.save_for_backward(entities, matrices, buffer, *normed)
+        ctx.graph, ctx.buffers = graph, buffers
+        ctx.mark_non_differentiable(mean, var)
+        return total, mean, var
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        entities, matrices, buffer, *normed = ctx.saved_tensors
+        way_back = _NormBackwards(gradients[0], ctx.graph, *normed)
+        found = _gradients(entities, matrices, ctx.graph, way_back.at_targets, buffer, way_back)
+        ctx.buffers.give(buffer)
+        return *found, way_back.grad_weight, way_back.grad_bias, None, None, None
+
+
+def _messages(entities: Tensor, matrices: Tensor, graph: MessageGraph, buffer: Tensor) -> Tensor:
+    """Fills ``buffer`` with every row's product and gives it as ``[P', d_out]``."""
+    messages = buffer[: graph.num_rows * matrices.shape[2]].view(graph.num_rows, -1)
+    first = 0
+    for bucket in graph.groups.buckets:
+        last = first + len(bucket.relation_ids)
+        shape = (last - first, bucket.length, -1)
+        rows = (graph.gather.forward.part(bucket.start, bucket.stop) @ entities).view(shape)
+        torch.bmm(rows, matrices[first:last], out=messages[bucket.start : bucket.stop].view(shape))
+        first = last
+    return messages
+
+
+def _gradients(
+    entities: Tensor,
+    matrices: Tensor,
+    graph: MessageGraph,
+    gradient: Tensor,
+    buffer: Tensor,
+    norm: _NormBackwards | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of entities and matrices from ``gradient [N, d_out]`` of the sums.
+
+    With ``norm``, ``buffer`` holds the messages when it comes, and each bucket's are read before they are overwritten;
+    rows that are wider than messages would run ahead of the reading, and get memory of their own.
+    """
+    height, width = matrices.shape[1:]
+    flat = buffer if norm is None or height <= width else torch.empty_like(buffer)
+    grad_rows = flat[: graph.num_rows * height].view(graph.num_rows, -1)
+    grad_matrices = torch.empty_like(matrices)
+    first = 0
+    for bucket in graph.groups.buckets:
+        last = first + len(bucket.relation_ids)
+        shape = (last - first, bucket.length, -1)
+        grad_messages = graph.scatter.transposed.part(bucket.start, bucket.stop) @ gradient
+        if norm is not None:
+            part = slice(bucket.start, bucket.stop)
+            norm.add_to(grad_messages, buffer[bucket.start * width : bucket.stop * width].view(-1, width), part)
+        rows = (graph.gather.forward.part(bucket.start, bucket.stop) @ entities).view(shape)
+        torch.bmm(rows.transpose(1, 2), grad_messages.view(shape), out=grad_matrices[first:last])
+        out = grad_rows[bucket.start : bucket.stop].view(shape)
+        torch.bmm(grad_messages.view(shape), matrices[first:last].transpose(1, 2), out=out)
+        first = last
+    return graph.gather.transposed @ grad_rows, grad_matrices
 
 
 def factor_products(entities: Tensor, factors: Tensor, graph: MessageGraph) -> Tensor:
@@ -98,18 +189,9 @@ class _FactorProducts(torch.autograd.Function):
         return graph.gather.transposed @ grad_rows, grad_factors, None
 
 
-def normalised_sum(messages: Tensor, graph: MessageGraph, norm: WeightedBatchNorm | None) -> Tensor:
-    """``sum over edges of norm(message) / c`` at each target: ``[P', d] -> [N, d]``, statistics over edges.
-
-    The norm is affine per feature, so it is applied to the sums and not to every message. In training its statistics
-    need the single messages: the graph's order must be "source".
-    """
-    if norm is None:
-        return graph.scatter @ messages
-    if not norm.training:
-        return norm_of_sums(graph.scatter @ messages, graph, norm)
-    if graph.multiplicity is None:
-        raise ValueError("a norm over messages in training needs a graph with order 'source'")
+def normalised_sum(messages: Tensor, graph: MessageGraph, norm: WeightedBatchNorm) -> Tensor:
+    """``sum over edges of norm(message) / c`` in training: ``[P', d] -> [N, d]``, statistics over edges."""
+    _require_single_messages(graph)
     total, mean, var = _NormalisedSum.apply(  # type: ignore[no-untyped-call]
         messages, norm.weight, norm.bias, graph, norm.eps
     )
@@ -125,41 +207,69 @@ def norm_of_sums(sums: Tensor, graph: MessageGraph, norm: WeightedBatchNorm) -> 
 
 
 class _NormalisedSum(torch.autograd.Function):
-    """With s = weight / sqrt(var + eps): ``total = s * (scatter @ messages) + (bias - mean s) * in_weight``."""
-
     @staticmethod
     def forward(
         ctx: Any, messages: Tensor, weight: Tensor, bias: Tensor, graph: MessageGraph, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        counts: Tensor = graph.multiplicity  # type: ignore[assignment]
-        mean = (counts @ messages) / graph.num_edges  # [d]
-        var = torch.zeros_like(mean)
-        for first in range(0, len(messages), ROWS_AT_ONCE):
-            part = slice(first, first + ROWS_AT_ONCE)
-            var += counts[part] @ (messages[part] - mean).square_()
-        var /= graph.num_edges
-        deviation = torch.rsqrt(var + eps)
-        scale = weight * deviation
-        sums = graph.scatter.forward @ messages  # [N, d]
-        total = torch.addcmul(graph.in_weight[:, None] * (bias - mean * scale), sums, scale)
-        ctx.save_for_backward(messages, sums, mean, deviation, weight)
+        total, mean, var, normed = _normed_sums(messages, weight, bias, graph, eps)
+        ctx.save_for_backward(messages, *normed)
         ctx.graph = graph
         ctx.mark_non_differentiable(mean, var)
         return total, mean, var
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        messages, sums, mean, deviation, weight = ctx.saved_tensors
-        graph: MessageGraph = ctx.graph
-        gradient, scale = gradients[0], weight * deviation
-        grad_shift = graph.in_weight @ gradient  # [d]
-        grad_scale = (gradient * sums).sum(0) - mean * grad_shift  # [d]
-        grad_messages = graph.scatter.transposed @ (gradient * scale)
-        # The mean and the variance are averages over edges: of m, and of (m - mean)^2.
-        slope = -grad_scale * weight * deviation**3 / graph.num_edges
-        level = -scale * grad_shift / graph.num_edges - slope * mean
-        counts = graph.multiplicity[:, None]  # type: ignore[index]
+        messages, *normed = ctx.saved_tensors
+        way_back = _NormBackwards(gradients[0], ctx.graph, *normed)
+        grad_messages = ctx.graph.scatter.transposed @ way_back.at_targets
         for first in range(0, len(messages), ROWS_AT_ONCE):
             part = slice(first, first + ROWS_AT_ONCE)
-            grad_messages[part].addcmul_(counts[part], torch.addcmul(level, messages[part], slope))
-        return grad_messages, grad_scale * deviation, grad_shift, None, None
+            way_back.add_to(grad_messages[part], messages[part], part)
+        return grad_messages, way_back.grad_weight, way_back.grad_bias, None, None
+
+
+def _require_single_messages(graph: MessageGraph) -> None:
+    if graph.multiplicity is None:
+        raise ValueError("a norm over messages in training needs a graph with order 'source'")
+
+
+def _normed_sums(
+    messages: Tensor, weight: Tensor, bias: Tensor, graph: MessageGraph, eps: float
+) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    """With s = weight / sqrt(var + eps): ``total = s * (scatter @ messages) + (bias - mean s) * in_weight``.
+
+    Gives total, mean, variance, and what the way back needs.
+    """
+    counts: Tensor = graph.multiplicity  # type: ignore[assignment]
+    mean = (counts @ messages) / graph.num_edges  # [d]
+    var = torch.zeros_like(mean)
+    for first in range(0, len(messages), ROWS_AT_ONCE):
+        part = slice(first, first + ROWS_AT_ONCE)
+        var += counts[part] @ (messages[part] - mean).square_()
+    var /= graph.num_edges
+    deviation = torch.rsqrt(var + eps)
+    scale = weight * deviation
+    sums = graph.scatter.forward @ messages  # [N, d]
+    total = torch.addcmul(graph.in_weight[:, None] * (bias - mean * scale), sums, scale)
+    return total, mean, var, (sums, mean, deviation, weight)
+
+
+class _NormBackwards:
+    """The gradients of ``_normed_sums``: of weight and bias at once, of the messages part by part."""
+
+    def __init__(
+        self, gradient: Tensor, graph: MessageGraph, sums: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor
+    ) -> None:
+        scale = weight * deviation
+        self.counts: Tensor = graph.multiplicity  # type: ignore[assignment]
+        self.grad_bias = graph.in_weight @ gradient  # [d]
+        grad_scale = (gradient * sums).sum(0) - mean * self.grad_bias  # [d]
+        self.grad_weight = grad_scale * deviation
+        self.at_targets = gradient * scale  # [N, d]
+        # The mean and the variance are averages over edges: of m, and of (m - mean)^2.
+        self.slope = -grad_scale * weight * deviation**3 / graph.num_edges
+        self.level = -scale * self.grad_bias / graph.num_edges - self.slope * mean
+
+    def add_to(self, grad_messages: Tensor, messages: Tensor, part: slice) -> None:
+        """Adds what the statistics mean for the messages of rows ``part``."""
+        grad_messages.addcmul_(self.counts[part, None], torch.addcmul(self.level, messages, self.slope))

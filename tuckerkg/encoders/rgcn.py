@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.options import Dropout, Positive
-from tuckerkg.propagate import factor_products, normalised_sum, relation_products
+from tuckerkg.propagate import Buffers, factor_products, relational_sum
 
 Decomposition = Literal["basis", "block", "cp"]
 
@@ -43,6 +43,7 @@ class RGCNLayer(nn.Module):
             self.w3 = nn.Parameter(torch.empty(bases, out_dim))
         self.self_loop = nn.Parameter(torch.empty(in_dim, out_dim))  # W_0
         self.bias = nn.Parameter(torch.empty(out_dim))
+        self.memory = Buffers()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -63,7 +64,7 @@ class RGCNLayer(nn.Module):
         if self.decomposition == "cp":
             products = factor_products(entities @ self.w2.T, self.coefficients, graph)
             return (graph.scatter @ products) @ self.w3 + own
-        return normalised_sum(relation_products(entities, self.matrices(graph.groups.used), graph), graph, None) + own
+        return relational_sum(entities, self.matrices(graph.groups.used), graph, None, self.memory) + own
 
     def matrices(self, relation_ids: Tensor) -> Tensor:
         """W_r of these relations, ``[R', in_dim, out_dim]``, with a basis or with blocks."""

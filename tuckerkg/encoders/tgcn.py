@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout, NonNegative, Positive
-from tuckerkg.propagate import factor_products, norm_of_sums, normalised_sum, relation_products
+from tuckerkg.propagate import Buffers, factor_products, norm_of_sums, normalised_sum, relational_sum
 from tuckerkg.tucker import TuckerCore
 
 Start = Literal["xavier", "identity"]
@@ -55,6 +55,7 @@ class TGCNLayer(nn.Module):
         self.input_norm = WeightedBatchNorm(in_dim) if input_norm else None
         self.message_norm = WeightedBatchNorm(out_dim, gain=float(start != "identity")) if message_norm else None
         self.input_dropout, self.message_dropout = input_dropout, message_dropout
+        self.memory = Buffers()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -82,19 +83,17 @@ class TGCNLayer(nn.Module):
     def _aggregate(self, neighbours: Tensor, relations: Tensor, graph: MessageGraph) -> Tensor:
         """The normalised sum of messages at every target, ``[N, d_o]``."""
         core, norm = self.core, self.message_norm
+        if self.training and self.message_dropout:
+            messages = core(graph.gather @ neighbours, relations, graph.groups)  # [P', d_o]
+            messages = messages if norm is None else norm(messages, graph.multiplicity)
+            return graph.scatter @ F.dropout(messages, self.message_dropout)
         if not core.bases:
-            messages = relation_products(neighbours, core.matrices(relations, graph.groups), graph)  # [P', d_o]
-        else:
-            rows = factor_products(neighbours @ core.w2.T, core.factors(relations), graph)  # [P', n_b]
-            if not (self.training and (norm is not None or self.message_dropout)):
-                sums = (graph.scatter @ rows) @ core.w3  # Eq. (7): one projection per target, not per row
-                return sums if norm is None else norm_of_sums(sums, graph, norm)
-            messages = rows @ core.w3
-        if not (self.training and self.message_dropout):
-            return normalised_sum(messages, graph, norm)
-        if norm is not None:
-            messages = norm(messages, graph.multiplicity)
-        return graph.scatter @ F.dropout(messages, self.message_dropout)
+            return relational_sum(neighbours, core.matrices(relations, graph.groups), graph, norm, self.memory)
+        rows = factor_products(neighbours @ core.w2.T, core.factors(relations), graph)  # [P', n_b]
+        if self.training and norm is not None:
+            return normalised_sum(rows @ core.w3, graph, norm)
+        sums = (graph.scatter @ rows) @ core.w3  # Eq. (7): one projection per target, not per row
+        return sums if norm is None else norm_of_sums(sums, graph, norm)
 
 
 class TGCN(nn.Module):
