@@ -19,7 +19,7 @@ LAYERS = [
     ["answers", "dot", "grouping", "norm", "plausible", "sparse", "top"],
     ["graph", "tucker"],
     ["propagate"],
-    ["encoders", "decoders", "batches", "losses"],
+    ["encoders", "decoders", "batches", "losses", "regularisers"],
     ["model", "checkpoint", "ahead"],
     ["optimisers"],
     ["config", "evaluate", "interrupt"],

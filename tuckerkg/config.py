@@ -1,7 +1,7 @@
 """The settings of one run: frozen, typed, from TOML plus ``--set section.key=value``.
 
 An unknown key is refused with the nearest name; a wrong type or value with what is allowed. The options of encoders,
-decoders, losses and batches are the keyword arguments of their classes: adding one there adds it here.
+decoders, losses, batches and regularisers are the keyword arguments of their classes: adding one there adds it here.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from tuckerkg.losses import LOSSES, ScoreLoss
 from tuckerkg.model import Model
 from tuckerkg.optimisers import LAZY, Name
 from tuckerkg.options import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share
+from tuckerkg.regularisers import REGULARISERS, Regulariser
 
 REGISTRIES: dict[str, Mapping[str, type]] = {
     "encoder": ENCODERS,
     "decoder": DECODERS,
     "loss": LOSSES,
     "batch": BATCHES,
+    "regulariser": REGULARISERS,
 }
 
 
@@ -85,7 +87,7 @@ class EvaluateSettings(_Section):
 
 
 class Settings(_Section):
-    """All settings of one run. ``encoder``, ``decoder``, ``loss`` and ``batch`` are a name and its options."""
+    """All settings of one run. The sections named in ``REGISTRIES`` are a component's name and its options."""
 
     experiment: str = ""
     dataset: str = "countries"
@@ -94,6 +96,7 @@ class Settings(_Section):
     decoder: dict[str, Any] = Field(default={"name": "tucker"}, validate_default=True)
     loss: dict[str, Any] = Field(default={"name": "softmax"}, validate_default=True)
     batch: dict[str, Any] = Field(default={"name": "whole"}, validate_default=True)
+    regulariser: dict[str, Any] = Field(default={"name": "none"}, validate_default=True)
     train: TrainSettings = TrainSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
 
@@ -197,6 +200,12 @@ def build_loss(settings: Settings) -> ScoreLoss:
     """The loss that ``settings`` describe."""
     loss: ScoreLoss = LOSSES[settings.loss["name"]](**_options(settings.loss))
     return loss
+
+
+def build_regulariser(settings: Settings) -> Regulariser:
+    """The regulariser that ``settings`` describe."""
+    regulariser: Regulariser = REGULARISERS[settings.regulariser["name"]](**_options(settings.regulariser))
+    return regulariser
 
 
 def build_batches(settings: Settings, graph: TrainingGraph) -> Batches:

@@ -14,6 +14,7 @@ from tuckerkg.dot import DotProduct, Precision
 from tuckerkg.graph import MessageGraph
 from tuckerkg.grouping import RowGroups
 from tuckerkg.losses import ScoreLoss, streamed_loss
+from tuckerkg.regularisers import Regulariser, Triples
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Model(nn.Module):
         l2: float = 0.0,
         l2_encoded: float = 0.0,
         precision: Precision = "float32",
+        regulariser: Regulariser | None = None,
     ) -> Tensor:
         """The batch's loss, its scores computed in ``precision`` where the decoder compares by dot product.
 
@@ -120,13 +122,18 @@ class Model(nn.Module):
         that of the encoder's output, as the authors' code does.
         """
         entities, relations = self.encode(batch.graph, batch.entity_ids)
-        queries = self.query(F.embedding(batch.heads, entities), relations, batch.relation_ids, batch.groups)
+        heads = F.embedding(batch.heads, entities)
+        queries = self.query(heads, relations, batch.relation_ids, batch.groups)
         compare = DotProduct(precision) if isinstance(self.compare, DotProduct) else self.compare
         value = streamed_loss(loss, compare, queries, entities, batch.offsets, batch.positives)
         if l2:
             value = value + l2 * (self._rows(batch.entity_ids).square().mean() + self.relations.square().mean())
         if l2_encoded:
             value = value + l2_encoded * (entities.square().mean() + relations.square().mean())
+        if regulariser is not None and regulariser.weight:
+            counts = (batch.offsets[1:] - batch.offsets[:-1]).to(queries.dtype)
+            rows = F.embedding(batch.relation_ids, relations)
+            value = value + regulariser(Triples(heads, rows, queries, entities, counts, batch.positives))
         return value
 
     def encoded(self, graph: MessageGraph | None) -> Encoded:

@@ -16,7 +16,15 @@ from torch import Tensor
 from tuckerkg.ahead import Ahead
 from tuckerkg.batches import Batch, TrainingGraph
 from tuckerkg.checkpoint import Checkpoint, RunFolder, check_weights
-from tuckerkg.config import Settings, TrainSettings, build_batches, build_loss, build_model, parse_settings
+from tuckerkg.config import (
+    Settings,
+    TrainSettings,
+    build_batches,
+    build_loss,
+    build_model,
+    build_regulariser,
+    parse_settings,
+)
 from tuckerkg.errors import NonFiniteError
 from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank, report
 from tuckerkg.graph import MessageGraph
@@ -93,7 +101,7 @@ class _Loop:
         torch.manual_seed(settings.train.seed)
         self.model = build_model(settings, num_entities, num_relations).to(self.device)
         self.optimiser = Optimiser(self.model, settings.train.optimiser, settings.train.lr)
-        self.loss = build_loss(settings)
+        self.loss, self.regulariser = build_loss(settings), build_regulariser(settings)
         train = folder.split("train")
         encoder: Any = self.model.encoder
         graph = TrainingGraph(
@@ -139,7 +147,7 @@ class _Loop:
         torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
         self.model.train()
         self.optimiser.zero_grad()
-        value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded, train.precision)
+        value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded, train.precision, self.regulariser)
         value.backward()
         norm = self.optimiser.clip(train.clip)
         self._refuse_non_finite(value, norm, len(batch.heads))
