@@ -26,7 +26,7 @@ def run() -> Iterator[Line]:
             for step in range(1, steps + 1):
                 asked = time.perf_counter()
                 batch = ahead.batch(step)
-                parts["waiting for the batch"] = parts.get("waiting for the batch", 0.0) + time.perf_counter() - asked
+                parts["batch"] = parts.get("batch", 0.0) + time.perf_counter() - asked
                 trainer.timed_step(batch, parts)
             seconds = time.perf_counter() - start
         peak = peak_mb() - before

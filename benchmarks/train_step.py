@@ -27,6 +27,7 @@ STEP = {
 }  # fmt: skip
 WORK = "fb15k-237 g_s=100000, half as messages, 5000 positives + inverses, 2 layers, d_e 100, d_r 125, TuckER"
 EDGES_AT_ONCE = 2_000
+COUNTED_STEPS = 4
 
 
 def run(share: float = 1.0) -> Iterator[Line]:
@@ -118,20 +119,31 @@ class Trainer:
 
 def _line(found: Measured, work: str, flops: float, trainer: Trainer) -> Line:
     parts: dict[str, float] = {}
-    with Ahead(trainer.batches, 5) as ahead:
-        for step in range(5):
-            start = time.perf_counter()
-            batch = ahead.batch(step)
-            waited = time.perf_counter() - start
-            if step < 2:
-                continue
-            parts["waiting for the batch"] = parts.get("waiting for the batch", 0.0) + waited
-            trainer.timed_step(batch, parts)
+    _walk(trainer, "auto", parts)
     rate = f"{flops / found.seconds / 1e9:.0f} GFLOP/s of {flops / 1e9:.0f} GFLOP"
     line = Line("train-step", work, found.seconds, found.peak_memory_mb, rate)
-    line.parts = {name: seconds / 3 for name, seconds in parts.items()}
-    line.notes = "parts: mean of three later steps, with the worker preparing the next batch"
+    line.parts = {name: seconds / COUNTED_STEPS for name, seconds in parts.items()}
+    inline, ahead = (_walk(trainer, worker, {}) for worker in ("off", "on"))
+    line.notes = (
+        f"parts: mean of {COUNTED_STEPS} later steps, each on a new sample; whole steps with the batch made in between "
+        f"{inline:.3f} s, by a worker {ahead:.3f} s"
+    )
     return line
+
+
+def _walk(trainer: Trainer, worker: Any, parts: dict[str, float]) -> float:
+    """Mean seconds of steps on new samples, preparation included; the stages' sums go to ``parts``."""
+    started = time.perf_counter()
+    with Ahead(trainer.batches, COUNTED_STEPS + 2, worker) as ahead:
+        for step in range(COUNTED_STEPS + 2):
+            if step == 2:
+                parts.clear()
+                started = time.perf_counter()
+            asked = time.perf_counter()
+            batch = ahead.batch(step)
+            parts["batch"] = parts.get("batch", 0.0) + time.perf_counter() - asked
+            trainer.timed_step(batch, parts)
+    return (time.perf_counter() - started) / COUNTED_STEPS
 
 
 def bare_products(batch: Batch, model: Model) -> tuple[Any, float]:

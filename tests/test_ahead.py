@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from graphs import random_triples
@@ -17,17 +19,18 @@ GRAPH = TrainingGraph(random_triples(0, 30, 4, 200), 30, 4, seed=7)
 def test_the_worker_makes_the_same_batches(name, steps):
     options = {"subgraph": {"triples": 80, "positives": 20}, "whole": {"queries": 16, "remove_own_edges": True}}[name]
     plain = BATCHES[name](GRAPH, **options)
-    with Ahead(BATCHES[name](GRAPH, **options), total_steps=8) as ahead:
+    with Ahead(BATCHES[name](GRAPH, **options), 8, "on") as ahead, Ahead(plain, 8, "off") as inline:
         for step in steps:
-            mine, other = ahead.batch(step), plain.batch(step)
+            mine, other = ahead.batch(step), inline.batch(step)
             assert torch.equal(mine.heads, other.heads)
             assert torch.equal(mine.positives, other.positives)
             assert torch.equal(mine.graph.scatter.forward.weights, other.graph.scatter.forward.weights)
+            assert torch.equal(mine.graph.in_weight, other.graph.in_weight)
 
 
 def test_threads_of_the_caller_stay_as_they_were():
     before = torch.get_num_threads()
-    with Ahead(BATCHES["whole"](GRAPH), 2) as ahead:
+    with Ahead(BATCHES["whole"](GRAPH), 2, "on") as ahead:
         ahead.batch(0)
         assert torch.get_num_threads() == before
     assert torch.get_num_threads() == before
@@ -40,7 +43,7 @@ def test_an_error_in_the_worker_reaches_the_caller():
         def batch(self, step):
             raise ValueError(f"step {step}")
 
-    with Ahead(Broken(), 3) as ahead, pytest.raises(ValueError, match="step 1"):
+    with Ahead(Broken(), 3, "on") as ahead, pytest.raises(ValueError, match="step 1"):
         ahead.batch(1)
 
 
@@ -53,7 +56,38 @@ def test_nothing_is_prepared_beyond_the_last_step():
         def batch(self, step):
             asked.append(step)
 
-    with Ahead(Counting(), 2) as ahead:
+    with Ahead(Counting(), 2, "on") as ahead:
         ahead.batch(0)
         ahead.batch(1)
     assert asked == [0, 1]
+
+
+def test_the_number_of_threads_does_not_change_a_batch():
+    """So a run may be resumed with or without the worker."""
+    large = TrainingGraph(random_triples(1, 3_000, 9, 60_000), 3_000, 9, seed=1)
+    batches, before = BATCHES["subgraph"](large, triples=40_000), torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(batches.batch(3))
+    finally:
+        torch.set_num_threads(before)
+    one, two = found
+    for name in ("in_weight", "out_degree", "multiplicity"):
+        assert torch.equal(getattr(one.graph, name), getattr(two.graph, name))
+    for mine, other in ((one.graph.scatter, two.graph.scatter), (one.graph.gather, two.graph.gather)):
+        assert torch.equal(mine.transposed.columns, other.transposed.columns)
+        assert torch.equal(mine.forward.columns, other.forward.columns)
+    assert torch.equal(one.graph.scatter.forward.weights, two.graph.scatter.forward.weights)
+    assert torch.equal(one.groups.position, two.groups.position)
+
+
+def test_auto_uses_a_worker_only_where_a_core_is_free(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    for threads, expected in ((1, True), (2, torch.cuda.is_available())):
+        monkeypatch.setattr(torch, "get_num_threads", lambda count=threads: count)
+        with Ahead(BATCHES["whole"](GRAPH), 2) as ahead:
+            assert (ahead._worker is not None) == expected
+        monkeypatch.undo()
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)

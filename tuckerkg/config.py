@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
+from tuckerkg.ahead import Worker
 from tuckerkg.batches import BATCHES, Batches, TrainingGraph
 from tuckerkg.decoders import DECODERS
 from tuckerkg.dot import Precision
@@ -67,6 +68,7 @@ class TrainSettings(_Section):
     evaluate_from: NonNegativeFloat = 0.0  # epochs before the first look
     patience: NonNegative = 0  # looks without a better MRR before stopping, 0: never
     precision: Precision = "float32"  # of the products of queries with candidates
+    worker: Worker = "auto"  # prepares the next batch; auto: where a core is free for it
     device: str = "auto"
     threads: NonNegative = 0  # 0: as many as torch finds
     tensorboard: bool = False

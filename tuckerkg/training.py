@@ -127,7 +127,7 @@ class _Loop:
         self.clock = _Clock(self.state)
         self.observer.started(self.state, self.total_steps, self.steps_per_epoch)
         try:
-            with Ahead(self.batches, self.total_steps) as batches:
+            with Ahead(self.batches, self.total_steps, self.settings.train.worker) as batches:
                 while True:
                     if self._look_is_due():
                         self._look()
