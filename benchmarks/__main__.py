@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -56,13 +57,19 @@ def main() -> None:
     console, started = Console(), time.monotonic()
     console.print(machine())
     chosen = given.stage or list(STAGES)
-    lines: list[dict[str, object]] = []
+    if len(chosen) > 1:  # each in a process of its own, so that none meets another's memory
+        for stage in chosen:
+            again = [argument for argument in sys.argv[1:] if argument not in ("--stage", *STAGES)]
+            subprocess.run([sys.executable, "-m", "benchmarks", "--stage", stage, *again], check=True)
+        console.print(f"{(time.monotonic() - started) / 60:.1f} minutes in all")
+        return
     for stage in chosen:
         console.print(f"[bold]{stage}[/bold] ...")
+        lines: list[dict[str, object]] = []
         for line in lines_of(stage, not given.no_peers, given.per_edge_share):
             show(line, console)
             lines.append(line.as_dict())
-    store(given.out, lines, chosen)
+        store(given.out, lines, stage)
     console.print(f"{given.out}, its page and its plot written, {(time.monotonic() - started) / 60:.1f} minutes")
 
 
@@ -81,9 +88,9 @@ def show(line: Line, console: Console) -> None:
         console.print(f"  {line.notes}", style="dim")
 
 
-def store(out: Path, lines: list[dict[str, object]], stages: list[str]) -> None:
+def store(out: Path, lines: list[dict[str, object]], stage: str) -> None:
     kept = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else []
-    merged = [line for line in kept if line["stage"] not in stages] + lines
+    merged = [line for line in kept if line["stage"] != stage] + lines
     merged.sort(key=lambda line: STAGES.index(str(line["stage"])))
     out.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
     from benchmarks import plot, table

@@ -93,7 +93,7 @@ def _pykeen(data: Dataset, decomposition: str, bases: int) -> Measured:
         triples_factory=factory,
         entity_representations_kwargs={"shape": DIM},
         num_layers=1,
-        decomposition="bases" if decomposition == "basis" else "blocks",
+        decomposition="bases" if decomposition == "basis" else "block",
         decomposition_kwargs={"num_bases": bases} if decomposition == "basis" else {"num_blocks": bases},
         edge_dropout=0.0,
         self_loop_dropout=0.0,

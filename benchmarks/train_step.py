@@ -40,10 +40,9 @@ def run(share: float = 1.0) -> Iterator[Line]:
         {
             "ours": lambda: trainer.step(batch),
             "bare GEMM": gemms,
-            "bfloat16": lambda: trainer.step(batch, "bfloat16"),
-        },
-        repeats=3,
+        }
     )
+    found["bfloat16"] = once(lambda: trainer.step(batch, "bfloat16"))
     line = _line(found["ours"], WORK + ", float32", flops, trainer)
     line.hold("bare GEMM", found["bare GEMM"], what="the products of the step, same shapes and precision, one by one")
     slow = _per_edge(trainer, batch, edges, share)
