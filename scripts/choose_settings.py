@@ -1,6 +1,6 @@
 """Chooses the settings of a small graph's experiment on its validation split; the test split is never ranked.
 
-    python scripts/choose_settings.py umls --folder /tmp/choose
+    python scripts/choose_settings.py umls --folder chosen
 
 The rule, fixed before the search: every candidate below is trained once with seed 100; the three with the lowest
 validation mean rank are trained again with seeds 101 and 102, and the lowest mean of the three is chosen. Seeds 0, 1, 2
