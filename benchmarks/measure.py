@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from tuckerkg.results import processor
 
 Work = Callable[[], object]
 REPEATS = 5
@@ -112,16 +113,14 @@ def _status(key: str) -> float:
 
 
 def machine() -> dict[str, Any]:
-    return {"threads": torch.get_num_threads(), "processor": processor(), "torch": torch.__version__}
+    return {"threads": torch.get_num_threads(), "processor": _processor(), "torch": torch.__version__}
 
 
-def processor() -> str:
-    flags = ""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        name = next(line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name"))
-        found = next(line for line in text.splitlines() if line.startswith("flags")).split()
-        flags = ", ".join(flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in found)
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return f"{name} ({flags})" if flags else name
+def _processor() -> str:
+    """Its name, and which of the instructions that decide here it has."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        flags = next(line for line in lines if line.startswith("flags")).split()
+        found = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+        return f"{processor()} ({', '.join(found)})"
+    return processor()

@@ -16,7 +16,7 @@ from tuckerkg.datasets import available, load
 from tuckerkg.download import DownloadError, Policy, Remote
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.known_datasets import KNOWN, Counts, Known, canonical_name
-from tuckerkg.reading import ReadOptions
+from tuckerkg.read_options import ReadOptions
 
 DATA = os.environ.get("TUCKERKG_DATA")
 needs_data = pytest.mark.skipif(not DATA, reason="set TUCKERKG_DATA to the folder of the benchmarks")

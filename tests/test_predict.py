@@ -12,7 +12,7 @@ from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions, plausible_heads
 from tuckerkg.predict import Prediction, few_of_each_relation
-from tuckerkg.reading import ReadOptions
+from tuckerkg.read_options import ReadOptions
 from tuckerkg.run import load
 from tuckerkg.scoring import score_file
 from tuckerkg.training import Silent

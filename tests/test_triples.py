@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tuckerkg import reading
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
+from tuckerkg.read_options import ReadOptions
 from tuckerkg.read_report import FileReport, is_among, keyed_triples, near_inverses, triple_keys
-from tuckerkg.reading import ReadOptions
 from tuckerkg.triples import Dataset, Vocabulary, add_inverses, read_dataset, split_triples
 
 Named = tuple[str, str, str]

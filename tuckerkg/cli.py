@@ -14,7 +14,7 @@ from tuckerkg.errors import TuckerkgError, printable
 
 if TYPE_CHECKING:
     from tuckerkg.config import Settings
-    from tuckerkg.reading import ReadOptions
+    from tuckerkg.read_options import ReadOptions
     from tuckerkg.run import Run
 
 app = typer.Typer(
@@ -295,7 +295,7 @@ def _settings(file: str | None, dataset: str | None, named: dict[str, Any], chan
 def _read_options(
     columns: str | None, delimiter: str | None, header: bool | None, on_error: str, rejects: Path | None
 ) -> ReadOptions:
-    from tuckerkg.reading import ReadOptions
+    from tuckerkg.read_options import ReadOptions
 
     policy: Any = on_error
     chosen: Any = None

@@ -14,7 +14,8 @@ from tuckerkg.archives import extract, is_archive
 from tuckerkg.download import DownloadError, Policy, Progress, download
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError, did_you_mean, printable
 from tuckerkg.known_datasets import KNOWN, Counts, Known, canonical_name
-from tuckerkg.reading import ReadOptions, TripleFile, read_titles
+from tuckerkg.read_options import ReadOptions
+from tuckerkg.reading import TripleFile, read_titles
 from tuckerkg.textfile import refuse
 from tuckerkg.triples import Dataset, read_dataset
 

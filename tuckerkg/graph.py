@@ -135,7 +135,7 @@ def _mixed(
     """Gather and scatter where some relations sum at their targets before they transform."""
     num_entities, num_rows = shape
     ones = torch.ones_like(weights)
-    _, first = _first_of_each(row_of_edge, num_rows)  # one edge per row
+    first = _first_of_each(row_of_edge, num_rows)  # one edge per row
     kept = torch.where(at_target, True, first)  # a source row reads its source once
     gather = _matrix(
         row_of_edge[kept], edges[kept, 0], torch.where(at_target, weights, ones)[kept], (num_rows, num_entities)
@@ -147,13 +147,13 @@ def _mixed(
     return gather, scatter
 
 
-def _first_of_each(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Place of the first of equal values, and a mask of those places."""
+def _first_of_each(values: Tensor, count: int) -> Tensor:
+    """A mask of the first of equal ``values``, which lie below ``count``."""
     places = torch.full((count,), len(values), dtype=torch.long, device=values.device)
     places.scatter_reduce_(0, values, torch.arange(len(values), device=values.device), "amin")
     mask = torch.zeros(len(values), dtype=torch.bool, device=values.device)
     mask[places[places < len(values)]] = True
-    return places, mask
+    return mask
 
 
 def _matrix(rows: Tensor, columns: Tensor, weights: Tensor, shape: tuple[int, int]) -> SparseMatrix:

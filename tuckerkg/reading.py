@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tuckerkg.errors import InputError, Problem, did_you_mean, printable
+from tuckerkg.errors import InputError, Problem, printable
+from tuckerkg.layout import find_layout, layout_of
+from tuckerkg.read_options import ReadOptions
 from tuckerkg.rows import FIELDS, LabelledColumns, Layout, PlainTable, Positions, QuotedTable, Table, clean_columns
 from tuckerkg.textfile import FileBytes, Limits, TextFile, decode, notes_on, read_bytes, read_text, refuse, sound_bytes
 
@@ -25,11 +27,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 DELIMITERS = {"tab": "\t", "comma": ",", "space": " ", "semicolon": ";", "pipe": "|"}
-HEADER_WORDS = (
-    frozenset({"head", "subject", "source", "src", "from", "h", "s", "head_id", "entity1", "head_entity"}),
-    frozenset({"relation", "predicate", "property", "rel", "edge", "r", "p", "relation_id", "type", "label"}),
-    frozenset({"tail", "object", "target", "dst", "to", "t", "o", "tail_id", "entity2", "tail_entity"}),
-)
 OTHER_FORMATS = (
     ".nt",
     ".nq",
@@ -50,24 +47,6 @@ OTHER_FORMATS = (
     ".pt",
 )
 SKIP_REMEDY = "Nothing was written. Mend the rows, or pass --on-error=skip to set them aside and go on."
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read triple files.
-
-    ``delimiter``: a character or one of tab, comma, space, semicolon, pipe; None goes by the file's name.
-    ``header``: True skips the first row, False takes it as a triple, None asks when it looks like a header.
-    ``columns``: head, relation and tail in a wider file, each a header name or a number from 1.
-    ``on_error``: "stop" raises on any bad row; "skip" sets bad rows aside, into ``rejects`` if given.
-    """
-
-    delimiter: str | None = None
-    header: bool | None = None
-    columns: tuple[str | int, str | int, str | int] | None = None
-    on_error: Literal["stop", "skip"] = "stop"
-    rejects: Path | None = None
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -170,32 +149,18 @@ def _clean_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> 
 
 def _clean_rows(columns: LabelledColumns, content: FileBytes, notes: tuple[str, ...], options: ReadOptions) -> Rows:
     first = [columns.heads[0], columns.relations[0], columns.tails[0]]
-    layout = _layout(first, 0, 1, content.shown, options)
+    layout = layout_of(first, 0, 1, content.shown, options)
     if layout.header_row is not None:
         columns = LabelledColumns.of(columns.heads[1:], columns.relations[1:], columns.tails[1:])
-    heads, relations, tails = columns.positions()
     number = 1 if layout.header_row is None else 2
-    return Rows(
-        shown=content.shown,
-        sha256=content.sha256,
-        entity_labels=columns.entity_labels,
-        relation_labels=columns.relation_labels,
-        head_positions=heads,
-        relation_positions=relations,
-        tail_positions=tails,
-        line_numbers=np.arange(number, number + len(heads)),
-        rejects=(),
-        blank=0,
-        comments=0,
-        notes=notes,
-    )
+    return _rows(columns, content, np.arange(number, number + len(columns.heads)), notes)
 
 
 def _judged_rows(text: TextFile, delimiter: str, options: ReadOptions) -> Rows:
     """The rows of any file, each one looked at."""
     quoted = delimiter in ",;" and '"' in text.text
     table: Table = QuotedTable(text, delimiter) if quoted else PlainTable(text, delimiter)
-    layout = _find_layout(table, text, options)
+    layout = find_layout(table, text, options)
     comments = table.hashes & (table.widths != layout.width) & ~table.blank
     wanted = ~table.blank & ~comments
     if layout.header_row is not None:
@@ -215,21 +180,33 @@ def _judged_rows(text: TextFile, delimiter: str, options: ReadOptions) -> Rows:
     if empty.any():
         columns = [column.filter(~empty) for column in columns]
         good = good[~empty]
-    labelled = LabelledColumns.of(*columns)
-    heads, relations, tails = labelled.positions()
-    return Rows(
-        shown=text.shown,
-        sha256=text.sha256,
-        entity_labels=labelled.entity_labels,
-        relation_labels=labelled.relation_labels,
-        head_positions=heads,
-        relation_positions=relations,
-        tail_positions=tails,
-        line_numbers=table.line_numbers[good],
+    rows = _rows(LabelledColumns.of(*columns), text, table.line_numbers[good], text.notes)
+    return replace(
+        rows,
         rejects=tuple(Reject(judge.problem(int(row)), table.raw(int(row))) for row in rejected),
         blank=int(table.blank.sum()),
         comments=int(comments.sum()),
-        notes=text.notes,
+    )
+
+
+def _rows(
+    columns: LabelledColumns, file: FileBytes | TextFile, numbers: npt.NDArray[np.int64], notes: tuple[str, ...]
+) -> Rows:
+    """Good rows alone, with the line number of each."""
+    heads, relations, tails = columns.positions()
+    return Rows(
+        shown=file.shown,
+        sha256=file.sha256,
+        entity_labels=columns.entity_labels,
+        relation_labels=columns.relation_labels,
+        head_positions=heads,
+        relation_positions=relations,
+        tail_positions=tails,
+        line_numbers=numbers,
+        rejects=(),
+        blank=0,
+        comments=0,
+        notes=notes,
     )
 
 
@@ -296,89 +273,6 @@ class _Judge:
 
 def _delimiter_name(delimiter: str) -> str:
     return next((name for name, character in DELIMITERS.items() if character == delimiter), repr(delimiter))
-
-
-def _find_layout(table: Table, text: TextFile, options: ReadOptions) -> Layout:
-    candidates = ~table.blank
-    if options.columns is None:
-        candidates &= ~table.hashes | (table.widths == len(FIELDS))
-    elif (candidates & ~table.hashes).any():
-        candidates &= ~table.hashes
-    rows = np.flatnonzero(candidates)
-    if not len(rows):
-        refuse(
-            text.shown,
-            "0 triples found: the file is empty or has only blank lines and comments; "
-            "rows of head, relation, tail were expected",
-        )
-    row = int(rows[0])
-    return _layout(table.fields(row), row, int(table.line_numbers[row]), text.shown, options)
-
-
-def _layout(first: list[str], row: int, place: int, shown: str, options: ReadOptions) -> Layout:
-    """What the fields of the ``first`` row, on line ``place``, say about the columns."""
-    named = options.columns is not None and any(isinstance(column, str) for column in options.columns)
-    if named and options.header is False:
-        refuse(shown, "columns were chosen by name, which needs a header; choose them by number", place)
-    picks = _picks(first, options.columns, shown, place)
-    has_header = named or bool(options.header)
-    if not has_header and options.header is None:
-        _ask_about_header(first, picks, shown, place)
-    if has_header and options.columns is None:
-        _check_header_order(first, shown, place)
-    width = len(FIELDS) if options.columns is None else len(first)
-    return Layout(width, picks, row if has_header else None)
-
-
-def _picks(first: list[str], columns: Sequence[str | int] | None, shown: str, line: int) -> tuple[int, int, int]:
-    if columns is None:
-        return (0, 1, 2)
-    if len(columns) != len(FIELDS) or len(set(columns)) != len(FIELDS):
-        refuse(shown, f"{len(set(columns))} different columns chosen, three expected: head, relation, tail", line)
-    picks = [_pick(first, column, shown, line) for column in columns]
-    return (picks[0], picks[1], picks[2])
-
-
-def _pick(first: list[str], column: str | int, shown: str, line: int) -> int:
-    if isinstance(column, int):
-        if not 1 <= column <= len(first):
-            refuse(shown, f"column {column} chosen, the row has columns 1 to {len(first)}", line)
-        return column - 1
-    names = [name.strip() for name in first]
-    if names.count(column) != 1:
-        problem = "no column" if column not in names else "more than one column"
-        refuse(
-            shown,
-            f"{problem} is named {column!r}; the header has {', '.join(map(repr, names))}."
-            + did_you_mean(column, names),
-            line,
-        )
-    return names.index(column)
-
-
-def _ask_about_header(first: list[str], picks: tuple[int, int, int], shown: str, line: int) -> None:
-    if len(first) <= max(picks):
-        return
-    words = [first[pick].strip().casefold() for pick in picks]
-    if all(word in known for word, known in zip(words, HEADER_WORDS, strict=True)):
-        refuse(
-            shown,
-            f"{' '.join(words)} looks like a header, a triple was expected; "
-            "pass --header if it is one, --no-header if it is a triple",
-            line,
-            1,
-        )
-
-
-def _check_header_order(first: list[str], shown: str, line: int) -> None:
-    """A header that names the columns in another order must not be read as head, relation, tail."""
-    words = [word.strip().casefold() for word in first]
-    roles = [{role for role, known in enumerate(HEADER_WORDS) if word in known} for word in words]
-    if all(roles) and roles != [{0}, {1}, {2}]:
-        order = [next((i for i, role in enumerate(roles) if wanted in role), -1) + 1 for wanted in range(len(FIELDS))]
-        hint = f"pass --columns {','.join(map(str, order))}" if 0 not in order else "choose them with --columns"
-        named = ", ".join(words)
-        refuse(shown, f"the header names the columns {named}, head, relation, tail was expected; {hint}", line)
 
 
 def read_titles(source: str | os.PathLike[str] | TripleFile, limits: Limits | None = None) -> dict[str, str]:

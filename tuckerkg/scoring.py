@@ -7,7 +7,8 @@ from pathlib import Path
 from tuckerkg.errors import InputError, Problem, UnknownNameError
 from tuckerkg.names import Names
 from tuckerkg.predict import Prediction
-from tuckerkg.reading import ReadOptions, read_rows
+from tuckerkg.read_options import ReadOptions
+from tuckerkg.reading import read_rows
 from tuckerkg.run import Run
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError, did_you_mean, printable
+from tuckerkg.read_options import ReadOptions
 from tuckerkg.read_report import (
     FileReport,
     ReadReport,
@@ -29,7 +30,7 @@ from tuckerkg.read_report import (
     near_inverses,
     triple_keys,
 )
-from tuckerkg.reading import SKIP_REMEDY, ReadOptions, Rows, TripleFile, read_rows, read_titles, write_rejects
+from tuckerkg.reading import SKIP_REMEDY, Rows, TripleFile, read_rows, read_titles, write_rejects
 from tuckerkg.rows import sorted_labels
 
 if TYPE_CHECKING:
