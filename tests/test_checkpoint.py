@@ -1,71 +1,33 @@
-import json
-import os
+"""Run folders: what is saved is loaded, what is damaged is noticed, and the last good checkpoint is found."""
+
+from __future__ import annotations
+
 import random
-import resource
-import signal
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from run_folders import (
+    ENTITIES,
+    FILES,
+    RELATIONS,
+    SETTINGS,
+    SPLITS,
+    assert_is,
+    create,
+    file_size_limit,
+    names,
+    save,
+    tensors,
+)
 
-from tuckerkg import checkpoint, manifest
-from tuckerkg.checkpoint import Checkpoint, RunFolder, SealedFolder, check_entity_rows, check_place, check_weights
-from tuckerkg.errors import NonFiniteError, RunFolderError
-
-ENTITIES = ["a", "b", "ü ", "\u200bd"]
-RELATIONS = ["likes", "knows"]
-SPLITS = {
-    "train": np.array([[0, 0, 1], [1, 1, 2]]),
-    "valid": np.array([[2, 0, 3]], dtype=np.int32),
-    "test": np.empty((0, 3), dtype=np.int64),
-}
-SETTINGS = {"encoder": "tgcn", "dimension": 4, "learning_rate": 0.003, "out": None}
-FILES = ["manifest.json", "optimiser.safetensors", "state.json", "weights.safetensors"]
-
-
-def create(path: Path) -> RunFolder:
-    return RunFolder.create(
-        path,
-        SETTINGS,
-        entities=ENTITIES,
-        relations=RELATIONS,
-        splits=SPLITS,
-        entity_titles={"a": "Ann"},
-        report={"lines": 3},
-    )
-
-
-def tensors(step: int, rows: int = 40) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(step)
-    return {
-        "table": torch.rand(rows, 20, generator=generator),
-        "half": torch.rand(3, 3, generator=generator).to(torch.bfloat16),
-    }
-
-
-def save(run: RunFolder, step: int, best: int | None = None, keep: tuple[int, ...] = ()) -> Path:
-    return run.save(step, tensors(step), {"m": tensors(step + 500)["table"]}, {"epoch": step, "best_step": best}, keep)
-
-
-def assert_is(found: Checkpoint | None, step: int) -> None:
-    assert found is not None
-    assert found.step == step
-    assert found.state["epoch"] == step
-    for name, tensor in tensors(step).items():
-        assert torch.equal(found.weights[name], tensor)
-    assert torch.equal(found.optimiser["m"], tensors(step + 500)["table"])
-
-
-def names(path: Path) -> list[str]:
-    return sorted(entry.name for entry in path.iterdir())
+from tuckerkg import manifest
+from tuckerkg.checkpoint import RunFolder, SealedFolder, check_entity_rows, check_weights
+from tuckerkg.errors import RunFolderError
 
 
 @pytest.fixture
@@ -354,16 +316,6 @@ def test_state_that_json_has_not_is_refused_before_anything_is_written(two: RunF
     assert names(two.path / "checkpoints") == ["step-00000001", "step-00000002"]
 
 
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, former[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
-
-
 def test_f04_a_save_over_the_file_size_limit_leaves_the_old_ones(two: RunFolder) -> None:
     with file_size_limit(2000), pytest.raises(RunFolderError, match=r"Cannot write .*step-00000003.*ulimit -f"):
         save(two, 3)
@@ -450,261 +402,6 @@ def test_a_fallback_is_logged_when_nobody_listens(two: RunFolder, caplog: pytest
     (two.path / "checkpoints" / "step-00000002" / "state.json").write_bytes(b"")
     assert_is(two.load(), 1)
     assert "step 1 instead" in caplog.text
-
-
-# ------------------------------------------------------------------------------------------ opening and places
-
-
-def test_opening_what_is_not_a_run_says_what_to_give(run: RunFolder, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    save(run, 1)
-    cases = {
-        tmp_path / "rum": "no such folder. Did you mean 'run'",
-        tmp_path / "nowhere" / "run": "no such folder",
-        tmp_path / "file": "is a file",
-        tmp_path / "empty": "no settings.json",
-        tmp_path: "give one of them: run",
-        run.path / "data": f"part of the run folder {run.path}",
-        run.path / "checkpoints" / "step-00000001": f"part of the run folder {run.path}",
-    }
-    for path, message in cases.items():
-        with pytest.raises(RunFolderError) as caught:
-            RunFolder.open(path)
-        assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("content", ["", "[", "[]", "3", "[" * 100_000])
-def test_damaged_settings_are_named(run: RunFolder, content: str) -> None:
-    (run.path / "settings.json").write_text(content)
-    with pytest.raises(RunFolderError, match=r"settings\.json"):
-        RunFolder.open(run.path)
-
-
-def test_a_run_without_data_is_refused(run: RunFolder) -> None:
-    (run.path / "data").rename(run.path / "elsewhere")
-    with pytest.raises(RunFolderError, match="data: there is no such folder"):
-        RunFolder.open(run.path)
-
-
-def test_b61_a_run_of_a_newer_format_is_refused(run: RunFolder) -> None:
-    (run.path / "data" / "manifest.json").write_bytes(manifest._sealed_bytes(2, {}))
-    with pytest.raises(RunFolderError, match="needs a tuckerkg that reads format 2"):
-        RunFolder.open(run.path)
-
-
-def test_a_taken_place_is_refused_with_a_remedy(run: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match=r"already holds a run.*--resume.*another --out"):
-        create(run.path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("")
-    with pytest.raises(RunFolderError, match=r"not empty \(it holds thesis\.tex\).*another --out"):
-        create(tmp_path / "mine")
-    assert names(tmp_path / "mine") == ["thesis.tex"]
-
-
-def test_an_empty_folder_and_a_half_made_run_may_be_used(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    create(tmp_path / "empty")
-    half = create(tmp_path / "half").path
-    (half / "settings.json").unlink()
-    (half / "data" / "manifest.json").unlink()
-    (half / "settings.json.tmp-0").write_text("")
-    assert create(half).entities() == ENTITIES
-    assert not (half / "settings.json.tmp-0").exists()
-    save(create(tmp_path / "lost"), 1)
-    (tmp_path / "lost" / "settings.json").unlink()
-    with pytest.raises(RunFolderError, match="holds checkpoints/step-00000001"):
-        create(tmp_path / "lost")
-
-
-def test_f07_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    for path in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "file" / "a" / "b"):
-        with pytest.raises(RunFolderError, match=r"is a file.*another --out"):
-            create(path)
-    assert names(tmp_path) == ["file"]
-
-
-def test_f07_a_place_without_permission_is_refused_at_once() -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own folders are closed to others
-        Path(folder).chmod(0o555)
-        former = os.geteuid()
-        start = time.monotonic()
-        try:
-            if former == 0:
-                os.seteuid(65534)  # permissions do not bind root
-            for path in (Path(folder), Path(folder) / "deep" / "run"):
-                with pytest.raises(RunFolderError, match=r"Permission denied.*Change the permissions"):
-                    check_place(path)
-                with pytest.raises(RunFolderError, match="Permission denied"):
-                    create(path)
-        finally:
-            os.seteuid(former)
-        assert time.monotonic() - start < 2
-        assert names(Path(folder)) == []
-        Path(folder).chmod(0o755)
-
-
-def test_f07_a_file_size_limit_is_noticed_before_training(tmp_path: Path) -> None:
-    with file_size_limit(0), pytest.raises(RunFolderError, match="ulimit -f"):
-        create(tmp_path / "run")
-    with file_size_limit(50), pytest.raises(RunFolderError, match="ulimit -f"):
-        create(tmp_path / "run")
-    create(tmp_path / "run")  # what was left does not stand in the way
-
-
-def test_f07_a_usable_place_is_left_as_it_was(tmp_path: Path) -> None:
-    check_place(tmp_path / "deep" / "run")
-    check_place(tmp_path)
-    assert names(tmp_path) == []
-
-
-# ------------------------------------------------------------------------------------------ metrics
-
-
-def test_metrics_are_appended_and_cut_back(run: RunFolder) -> None:
-    rows = [{"step": step, "mrr": step / 10} for step in range(5)]
-    run.append_metrics({"note": "no step"})
-    for row in rows:
-        run.append_metrics(row)
-    run.truncate_metrics(9)
-    assert run.metrics() == [{"note": "no step"}, *rows]
-    run.truncate_metrics(2)
-    assert run.metrics() == [{"note": "no step"}, *rows[:3]]
-    run.append_metrics(rows[3])
-    assert [row.get("step") for row in RunFolder.open(run.path).metrics()] == [None, 0, 1, 2, 3]
-
-
-def test_metrics_of_a_run_that_has_none_can_be_cut_back(run: RunFolder) -> None:
-    run.truncate_metrics(0)
-    assert run.metrics() == []
-    assert not (run.path / "metrics.jsonl").exists()
-
-
-@pytest.mark.parametrize("mend", ["truncate", "append"])
-def test_a_last_line_cut_anywhere_by_a_crash_is_dropped(run: RunFolder, mend: str) -> None:
-    run.append_metrics({"step": 1, "mrr": 0.5})
-    first = (run.path / "metrics.jsonl").read_bytes()
-    run.append_metrics({"step": 2, "mrr": 0.25})
-    both = (run.path / "metrics.jsonl").read_bytes()
-    for size in range(len(first), len(both)):
-        (run.path / "metrics.jsonl").write_bytes(both[:size])
-        assert run.metrics() == [{"step": 1, "mrr": 0.5}]
-        if mend == "truncate":
-            run.truncate_metrics(5)
-            assert (run.path / "metrics.jsonl").read_bytes() == first
-        else:
-            run.append_metrics({"step": 3})
-            assert run.metrics() == [{"step": 1, "mrr": 0.5}, {"step": 3}]
-    (run.path / "metrics.jsonl").write_bytes(b"torn")
-    run.truncate_metrics(5)
-    assert (run.path / "metrics.jsonl").read_bytes() == b""
-
-
-def test_a_damaged_line_is_named_by_its_number(run: RunFolder) -> None:
-    (run.path / "metrics.jsonl").write_bytes(b'{"step":1}\n[]\n{"step":3}\n')
-    with pytest.raises(RunFolderError, match=r"metrics\.jsonl:2"):
-        run.metrics()
-
-
-def test_metrics_that_are_not_finite_are_refused(run: RunFolder) -> None:
-    with pytest.raises(NonFiniteError, match="step 7"):
-        run.append_metrics({"step": 7, "loss": float("nan")})
-    assert run.metrics() == []
-
-
-def test_f04_a_row_that_does_not_fit_is_not_written_at_all(run: RunFolder) -> None:
-    run.append_metrics({"step": 1})
-    with file_size_limit(15), pytest.raises(RunFolderError, match=r"Cannot write .*metrics\.jsonl"):
-        run.append_metrics({"step": 2, "more": "x" * 99})
-    assert (run.path / "metrics.jsonl").read_bytes() == b'{"step":1}\n'
-
-
-# ------------------------------------------------------------------------------------------ lock
-
-HOLD = """
-import sys, time, types
-from pathlib import Path
-package = types.ModuleType("tuckerkg")  # in place of the real one, which may import torch
-package.__path__ = [sys.argv[1]]
-sys.modules["tuckerkg"] = package
-from tuckerkg.place import held
-with held(Path(sys.argv[2])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def start_holder(path: Path) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", HOLD, str(Path(manifest.__file__).parent), str(path)]
-    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def test_f11_the_second_is_refused_at_once_and_told_the_process(run: RunFolder) -> None:
-    with start_holder(run.path) as first:
-        assert line_of(first) == "held"
-        start = time.monotonic()
-        with pytest.raises(RunFolderError, match=f"in use by process {first.pid} on .*another --out"), run.lock():
-            raise AssertionError("both hold it")
-        assert time.monotonic() - start < 2
-        with start_holder(run.path) as second:
-            _, complaint = second.communicate()
-            assert f"process {first.pid}" in complaint
-            assert second.returncode == 1
-        first.communicate("")  # the first goes on unharmed and leaves in order
-        assert first.returncode == 0
-    with run.lock():
-        pass
-
-
-def test_f11_the_lock_of_a_killed_process_is_recovered(run: RunFolder) -> None:
-    with start_holder(run.path) as first:
-        assert line_of(first) == "held"
-        first.send_signal(signal.SIGKILL)
-        first.wait()
-        assert json.loads((run.path / ".lock.pid").read_bytes())["pid"] == first.pid
-        with start_holder(run.path) as second:
-            assert line_of(second) == "held"
-            with pytest.raises(RunFolderError, match=f"process {second.pid} "), run.lock():
-                raise AssertionError("both hold it")
-            second.communicate("")
-
-
-def test_f11_the_lock_is_not_reentrant_and_is_freed_after_an_error(run: RunFolder) -> None:
-    with run.lock(), pytest.raises(RunFolderError, match=f"process {os.getpid()} "), run.lock():
-        raise AssertionError("held twice")
-    with pytest.raises(ZeroDivisionError), run.lock():
-        raise ZeroDivisionError
-    with run.lock():
-        (run.path / ".lock.pid").write_bytes(b"{}")
-        with pytest.raises(RunFolderError, match="another process"), run.lock():
-            raise AssertionError("held twice")
-
-
-def test_f11_a_place_that_another_is_making_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with start_holder(tmp_path / "run") as first:
-        assert line_of(first) == "held"
-        with pytest.raises(RunFolderError, match=f"process {first.pid}"):
-            create(tmp_path / "run")
-        first.communicate("")
-    create(tmp_path / "run")
-
-
-def test_f11_a_run_that_another_made_in_the_meantime_is_not_written_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "check_place", lambda path: (patch.undo(), create(path)))
-        with pytest.raises(RunFolderError, match="already holds a run"):
-            RunFolder.create(tmp_path / "run", {}, entities=["z"], relations=[], splits={})
-    assert RunFolder.open(tmp_path / "run").entities() == ENTITIES
 
 
 def test_the_sealed_folders_of_a_run_verify(two: RunFolder) -> None:
