@@ -65,3 +65,11 @@ def test_a_bfloat16_loss_and_its_gradient_are_near_the_float32_ones(name):
     for rounded, exact in zip(of("bfloat16"), of("float32"), strict=True):
         assert not torch.equal(rounded, exact)
         assert torch.linalg.norm(rounded - exact) <= 0.02 * torch.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_one_query_shared_by_threads_equals_the_product(monkeypatch, parts):
+    monkeypatch.setattr(dot, "SHARED_CANDIDATES", 1)
+    monkeypatch.setattr(dot.torch, "get_num_threads", lambda: parts)
+    query, candidates = rows(1, 0), rows(M, 1)
+    assert torch.allclose(DotProduct()(query, candidates), query @ candidates.T, rtol=1e-13)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuckerkg.top import top_of_rows
+from tuckerkg.top import MANY, top_of_rows
 
 
 @settings(deadline=None)
@@ -36,3 +36,17 @@ def test_scores_set_to_minus_infinity_come_last(k):
     assert places[0, 0] == 1_000
     assert torch.equal(places[1], torch.arange(k))
     assert values[1, 0] == -torch.inf
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("levels", [0, 3, 200])
+def test_many_scores_by_blocks_equal_a_stable_sort(turned, levels):
+    candidates = MANY // 3 + 17  # a last block that is not whole
+    scores = torch.rand(4, candidates, generator=torch.Generator().manual_seed(levels))
+    if levels:
+        scores = (scores * levels).floor()
+    scores[2, -3:] = 1_000.0
+    values, places = top_of_rows(scores.T.contiguous().T if turned else scores, 10)
+    expected = torch.sort(scores, dim=1, descending=True, stable=True)
+    assert torch.equal(values, expected.values[:, :10])
+    assert torch.equal(places, expected.indices[:, :10])

@@ -17,6 +17,7 @@ Precision = Literal["float32", "bfloat16"]
 
 TILE = 1_024  # candidates per product, at least
 TILE_SCORES = 1 << 18  # scores per product, where queries are few
+SHARED_CANDIDATES = 1 << 17  # from here on threads share the candidates of a single query
 REGISTER = 32  # bfloat16 numbers that a tile register's row takes
 
 
@@ -34,6 +35,8 @@ class DotProduct:
         """Unrounded scores; followed by autograd where a gradient is asked for."""
         if torch.is_grad_enabled() and (queries.requires_grad or candidates.requires_grad):
             return queries @ candidates.T
+        if len(queries) == 1 and queries.device.type == "cpu":
+            return _one_query(queries, candidates)
         scores = queries.new_empty(len(candidates), len(queries))
         return DotProduct().scores(queries, candidates, scores)
 
@@ -66,6 +69,20 @@ class DotProduct:
                 part = part.bfloat16()
                 grad_queries += (part.T @ candidates[tile])[:, :width]
                 grad_candidates[tile] += (part @ queries)[:, :width]
+
+
+def _one_query(query: Tensor, candidates: Tensor) -> Tensor:
+    """Scores ``[1, M]`` of ``query [1, d]``. Bound by reading the candidates, which takes all threads at their best."""
+    parts = torch.get_num_threads() if len(candidates) >= SHARED_CANDIDATES else 1
+    if parts == 1:
+        return torch.mv(candidates, query[0])[None]
+    shared = len(candidates) // parts * parts
+    scores = query.new_empty(1, len(candidates))
+    shares = candidates[:shared].view(parts, shared // parts, -1)
+    turned = query.T.expand(parts, -1, 1)  # a row that is turned: a column of its own takes three times as long
+    torch.bmm(shares, turned, out=scores[0, :shared].view(parts, -1, 1))
+    torch.mv(candidates[shared:], query[0], out=scores[0, shared:])
+    return scores
 
 
 def _tiles(candidates: Tensor, num_queries: int) -> Iterator[slice]:

@@ -20,6 +20,9 @@ from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions
 from tuckerkg.top import top_of_rows
 
+PRODUCT_QUERIES = 64  # from here on a product is bound by arithmetic
+MOST_SCORES = 1 << 26  # 256 MB
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -100,7 +103,7 @@ class Predictor:
 
         A known tail that is left out, where fewer than k others exist, has the score minus infinity.
         """
-        step = max(1, CHUNK_SCORES // max(len(self.entities), 1))
+        step = _queries_at_once(len(self.entities))
         found = [
             top_of_rows(self._open_scores(heads, relations, include_known), k)
             for heads, relations in zip(head_ids.split(step), relation_ids.split(step), strict=True)
@@ -144,7 +147,7 @@ class Predictor:
             ]
         ).view(-1, 3)
         scores: list[float] = []
-        step = max(1, CHUNK_SCORES // max(len(self.entities), 1))
+        step = _queries_at_once(len(self.entities))
         for chunk in ids.split(step):
             whole = self.encoded.scores(chunk[:, 0], chunk[:, 1]).cpu()
             scores += whole.gather(1, chunk[:, 2:]).flatten().tolist()
@@ -177,8 +180,7 @@ class Predictor:
         """The best answers to ``queries [Q, 2]`` of (head, relation below 2R); ties go to the earlier query and id."""
         allowed = self._seen_tails() if typed else None
         best_scores, best_facts = torch.empty(0), torch.empty(0, 3, dtype=torch.long)
-        num_entities = len(self.entities)
-        step = max(1, CHUNK_SCORES // max(num_entities, 1))
+        step = _queries_at_once(len(self.entities))
         for first in range(0, len(queries), step):
             chunk = queries[first : first + step]
             scores = self._open_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
@@ -243,6 +245,12 @@ def few_of_each_relation(facts: Sequence[Prediction], count: int) -> list[Predic
         turns.append((share[fact.relation], place))
     chosen = sorted(place for _, place in sorted(turns)[:count])
     return [facts[place] for place in chosen]
+
+
+def _queries_at_once(num_entities: int) -> int:
+    """So many that a product is not bound by reading the entities, as long as their scores are no great memory."""
+    few = min(PRODUCT_QUERIES, MOST_SCORES // max(num_entities, 1))
+    return max(1, few, CHUNK_SCORES // max(num_entities, 1))
 
 
 def _candidates(scores: Tensor, count: int, best: Tensor) -> tuple[Tensor, Tensor, Tensor]:
