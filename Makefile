@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test check lint types test-peers test-faults bench wheel clean
+.PHONY: help demo test check lint types test-peers test-faults results bench wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ test-peers: $(VENV)/peers  ## hold ranks and layers against PyKEEN and PyG
 test-faults: $(VENV)/dev  ## kill, fill disks and fail writes with strace
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq -y strace) >/dev/null
 	$(BIN)/python -m pytest -m faults
+
+results: $(VENV)/dev  ## RESULTS.md, its figures and the README's table from results/*.json
+	$(BIN)/tuckerkg results --readme README.md
 
 bench: $(VENV)/peers  ## time and memory of every stage beside PyG, PyKEEN, Polars and bare products
 	$(BIN)/python -m benchmarks $(BENCH)

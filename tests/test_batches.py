@@ -102,6 +102,14 @@ def test_a_share_of_the_messages_is_drawn_anew_each_step():
     assert edges_of(first.graph) != edges_of(second.graph)
 
 
+def test_messages_begin_at_the_epoch_that_was_asked_for():
+    batches = WholeGraph(training_graph(), queries=16, messages_from=1.5)
+    first = round(1.5 * batches.steps_per_epoch)
+    assert batches.batch(first - 1).graph.num_edges == 0
+    assert batches.batch(first).graph.num_edges == WholeGraph(training_graph(), queries=16).batch(0).graph.num_edges
+    assert batches.batch(first - 1).positives.numel() > 0
+
+
 @pytest.mark.parametrize(
     ("build", "options"), [(RandomSubgraphs, {"triples": 50, "positives": 20}), (WholeGraph, {"queries": 16})]
 )

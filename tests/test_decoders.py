@@ -65,4 +65,14 @@ def test_distmult_refuses_unequal_widths():
 
 def test_no_encoder_passes_everything_through():
     entities, relations = torch.randn(3, 2), torch.randn(4, 2)
-    assert NoEncoder(2, 2)(None, entities, relations) == (entities, relations)
+    found = NoEncoder(2, 2)(None, entities, relations)
+    assert torch.equal(found[0], entities)
+    assert found[1] is relations
+
+
+def test_dropout_without_an_encoder_stands_on_entities_in_training_only():
+    entities = torch.ones(50, 20)
+    encoder = NoEncoder(20, 20, output_dropout=0.5)
+    dropped = encoder(None, entities, entities)[0]
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert torch.equal(encoder.eval()(None, entities, entities)[0], entities)

@@ -28,6 +28,10 @@ LAYERS = [
     ["predict", "progress"],
     ["run"],
     ["scoring", "results", "show", "api"],
+    ["spaces", "paper"],
+    ["tune", "reproduce"],
+    ["claims", "figures"],
+    ["results_page"],
     ["cli"],
     ["__main__", "__init__"],
 ]

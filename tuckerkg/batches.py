@@ -15,7 +15,7 @@ from torch import Tensor
 from tuckerkg.answers import Answers, rows_of
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.grouping import RowGroups
-from tuckerkg.options import Positive, Share
+from tuckerkg.options import NonNegativeFloat, Positive, Share
 from tuckerkg.triples import add_inverses
 
 
@@ -150,7 +150,8 @@ class WholeGraph:
     """1-N training: ``queries`` distinct (head, relation) queries a step with all their tails, all entities candidates.
 
     Messages are the whole training graph, or a random ``message_share`` of it that is drawn anew each step;
-    ``remove_own_edges`` keeps the batch's positives out of them, which prepares a new graph each step.
+    ``remove_own_edges`` keeps the batch's positives out of them, which prepares a new graph each step. Epochs before
+    ``messages_from`` have none: embeddings and decoder learn alone first, many times as fast.
     """
 
     def __init__(
@@ -160,13 +161,16 @@ class WholeGraph:
         queries: Positive = 1_024,
         message_share: Share = 1.0,
         remove_own_edges: bool = False,
+        messages_from: NonNegativeFloat = 0.0,
     ) -> None:
         self.graph = graph
         self.answers = graph.answers()
         self.queries = min(queries, len(self.answers))
         self.message_share, self.remove_own_edges = message_share, remove_own_edges
         self.steps_per_epoch = -(-len(self.answers) // self.queries)
+        self.first_messages = round(messages_from * self.steps_per_epoch)
         self._order: tuple[int, Tensor] | None = None
+        self._none = graph.messages(graph.triples[:0], graph.num_entities) if self.first_messages else None
         self._whole: MessageGraph | None = None
 
     def batch(self, step: int) -> Batch:
@@ -188,6 +192,8 @@ class WholeGraph:
         )
 
     def _messages(self, step: int, heads: Tensor, relation_ids: Tensor, tails: Tensor) -> MessageGraph | None:
+        if step < self.first_messages:
+            return self._none
         if self.message_share == 1.0 and not self.remove_own_edges:
             if self._whole is None:
                 self._whole = self.graph.messages(self.graph.triples, self.graph.num_entities)
@@ -234,7 +240,7 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
 
 
-BATCHES = {
+BATCHES: dict[str, type[RandomSubgraphs] | type[WholeGraph]] = {
     "subgraph": RandomSubgraphs,
     "whole": WholeGraph,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -252,6 +253,87 @@ def params(
         print(json.dumps(counts))
     else:
         show.show_counts(counts)
+
+
+@app.command()
+def tune(
+    experiment: Annotated[str, typer.Argument(help="A TOML file or a shipped experiment to vary.", show_default=False)],
+    space: Annotated[str, typer.Option(help="What to vary: a TOML file, or `tucker`, or `paper` (its own grid).")],
+    trials: Annotated[int, typer.Option(help="Stop when the study has so many finished trials.", min=1)] = 20,
+    minutes: Annotated[float | None, typer.Option(help="Begin no trial after so many minutes.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the study is kept [default: studies/<experiment>-<space>].")
+    ] = None,
+    changes: SetOption = None,
+    data: DataOption = None,
+) -> None:
+    """Search for settings on the validation split with Optuna. Ctrl-C saves; the same command goes on.
+
+    The test split is not opened. Weak trials are stopped early. Several processes may work on one folder.
+    Example: `tuckerkg tune fb15k-237-tgcn-tucker --space tucker --set train.epochs=8.0 --trials 30`.
+    """
+    from tuckerkg import datasets, show
+    from tuckerkg.config import load_settings, parse_override
+    from tuckerkg.spaces import load_space
+    from tuckerkg.tune import Search
+
+    chosen, fixed = load_space(space), dict(parse_override(change) for change in changes or ())
+    place = folder or Path("studies") / f"{Path(experiment).stem}-{chosen.name}"
+    dataset = datasets.load(load_settings(experiment, {**chosen.fixed, **fixed}).dataset, data=data)
+    search = Search(experiment, chosen, dataset, place, fixed)
+    found = search.run(trials, minutes, told=show.show_trial)
+    show.show_trials(found, place)
+
+
+@app.command()
+def reproduce(
+    rows: Annotated[
+        list[str] | None,
+        typer.Argument(help="Rows or tables (main, cp, decoder, width, rgcn, bases, subgraph, losses, best)."),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
+    runs: Annotated[Path, typer.Option(help="Where run folders are kept; a run that was begun goes on.")] = Path(
+        "runs"
+    ),
+    only_show: Annotated[bool, typer.Option("--show", help="Train nothing, show what is there.")] = False,
+    data: DataOption = None,
+) -> None:
+    """Run the paper's tables: train what is missing, then show paper, ours, difference, minutes, memory, verdict.
+
+    Examples: `tuckerkg reproduce main`, `tuckerkg reproduce wn18rr-tgcn-tucker`, `tuckerkg reproduce --show`.
+    """
+    from tuckerkg import paper, show
+    from tuckerkg.reproduce import outcome
+    from tuckerkg.reproduce import reproduce as run_rows
+
+    chosen = paper.choose_rows(rows or ())
+    if only_show:
+        outcomes = [outcome(row, results) for row in chosen]
+    else:
+        outcomes = run_rows(chosen, results=results, runs=runs, observer=_observer, data=data, told=print)
+    show.show_outcomes(outcomes)
+
+
+@app.command("results")
+def write_results(
+    results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("RESULTS.md"),
+    readme: Annotated[
+        Path | None, typer.Option(help="Also fill the headline table of this file, between its marks.")
+    ] = None,
+) -> None:
+    """Write the page of results: the paper's tables, figures and claims beside ours, from result files alone."""
+    from tuckerkg.figures import draw_figures
+    from tuckerkg.results_page import all_outcomes, headline, page, replace_block
+
+    found = all_outcomes(results)
+    figures = draw_figures(found, results / "figures")
+    place = Path(os.path.relpath(results / "figures", out.resolve().parent))
+    out.write_text(page(found, [(place / name).as_posix() for name in figures]), encoding="utf-8")
+    if readme is not None:
+        text = replace_block(readme.read_text(encoding="utf-8"), "headline", headline(found))
+        readme.write_text(text, encoding="utf-8")
+    print(f"{out} and {len(figures)} figures written")
 
 
 @app.command("datasets")

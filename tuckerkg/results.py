@@ -22,6 +22,9 @@ def result_of(run: Run, valid: Evaluation, test: Evaluation) -> dict[str, Any]:
     """Everything a table of results needs to know about ``run``."""
     settings = run.settings
     rows = run.metrics
+    without = {}
+    if run.uses_messages:
+        without = {"test_without_messages": run.evaluate("test", messages=False).overall.as_dict()}
     return {
         "experiment": settings.experiment
         or f"{settings.dataset}-{settings.encoder['name']}-{settings.decoder['name']}",
@@ -41,6 +44,7 @@ def result_of(run: Run, valid: Evaluation, test: Evaluation) -> dict[str, Any]:
         "peak_memory_mb": peak_memory_mb(),
         "valid": valid.overall.as_dict(),
         "test": test.overall.as_dict(),
+        **without,
         "test_seen_only": test.seen_only.as_dict(),
         "test_ties": {rule: metrics.as_dict() for rule, metrics in test.ties.items()},
         "curve": [[round(row["minutes"], 3), round(row["valid"]["mrr"], 5)] for row in rows],

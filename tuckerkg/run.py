@@ -56,6 +56,11 @@ class Run:
         """All entities encoded once over the training graph."""
         return self.model.encoded(whole_message_graph(self.model, self.folder.split("train")))
 
+    @property
+    def uses_messages(self) -> bool:
+        """Whether the encoder reads the graph."""
+        return bool(self.model.encoder.uses_graph)
+
     @cached_property
     def calibration(self) -> Calibration:
         """Turns scores into probabilities: fitted on validation, or the paper's plain sigmoid if not ``calibrated``."""
@@ -69,8 +74,13 @@ class Run:
         splits = [self.folder.split(name) for name in SPLITS]
         return Predictor(self.encoded, self.entities, self.relations, splits, self.calibration)
 
-    def evaluate(self, split: str = "test", tick: Callable[[int, int], None] | None = None) -> Evaluation:
-        """Filtered ranks of a split over all entities, both directions; also kept as ``evaluation-<split>.json``."""
+    def evaluate(
+        self, split: str = "test", tick: Callable[[int, int], None] | None = None, *, messages: bool = True
+    ) -> Evaluation:
+        """Filtered ranks of a split over all entities, both directions; also kept as ``evaluation-<split>.json``.
+
+        ``messages`` False encodes without any edge, to see what the messages do; that is not kept.
+        """
         if split not in SPLITS:
             raise UnknownNameError(
                 f"there is no split {split!r}, only {', '.join(SPLITS)}.{did_you_mean(split, SPLITS)}"
@@ -82,7 +92,8 @@ class Run:
             raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
         model, tie_seed = self.model, self.settings.evaluate.tie_seed
         known = known_answers(list(splits.values()), model.num_relations).to(model.entities.device)
-        ranks = rank(self.encoded.scores, splits[split], known, model.num_entities, model.num_relations, tick=tick)
+        encoded = self.encoded if messages else model.encoded(whole_message_graph(model, splits["train"][:0]))
+        ranks = rank(encoded.scores, splits[split], known, model.num_entities, model.num_relations, tick=tick)
         evaluation = report(
             ranks,
             split=split,
@@ -94,6 +105,8 @@ class Run:
             hits=self.settings.evaluate.hits,
             tie_seed=tie_seed,
         )
+        if not messages:
+            return evaluation
         text = json.dumps({"step": self.step, **evaluation.as_dict()}, indent=2, ensure_ascii=False)
         write_atomic(self.path / f"evaluation-{split}.json", text.encode())
         return evaluation

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from tuckerkg.datasets import Listed
     from tuckerkg.evaluate import Evaluation, Metrics
     from tuckerkg.predict import Prediction
+    from tuckerkg.reproduce import Outcome
     from tuckerkg.triples import Dataset
+    from tuckerkg.tune import Trial
 
 FORMATS = ("table", "tsv", "json")
 
@@ -125,3 +128,50 @@ def _write_tsv(facts: Sequence[Prediction]) -> None:
 def _console() -> Console:
     """Tables as wide as they need where nobody watches: a log must not cut names."""
     return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """The paper's figures beside ours."""
+    table = Table(title="test MRR, filtered, random ties", title_justify="left")
+    columns = ("row", "paper", "ours", "seeds", "difference", "messages", "minutes", "peak MB", "verdict")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("row", "verdict") else "right")
+    for item in outcomes:
+        deviation = "" if item.deviation is None else f" ± {item.deviation:.3f}"
+        table.add_row(
+            item.row.name,
+            _three(item.row.printed("mrr")),
+            _three(item.mean()) + deviation,
+            str(len(item.results)),
+            "" if item.difference is None else f"{item.difference:+.3f}",
+            "" if item.by_messages is None else f"{item.by_messages:+.3f}",
+            "" if item.minutes is None else f"{item.minutes:.1f}",
+            "" if item.peak_memory_mb is None else f"{item.peak_memory_mb:,}",
+            item.verdict,
+        )
+    _console().print(table)
+
+
+def show_trial(trial: Trial) -> None:
+    """One line as a trial ends."""
+    varied = ", ".join(f"{key}={value}" for key, value in trial.settings.items())
+    print(f"trial {trial.number}: {trial.state}, validation MRR {trial.mrr:.4f}, {trial.minutes:.1f} min: {varied}")
+
+
+def show_trials(trials: Sequence[Trial], folder: Path) -> None:
+    """The best trials of a study, and how to train the best of all."""
+    table = Table(title="best trials, validation MRR", title_justify="left")
+    keys = list(trials[0].settings) if trials else []
+    for column in ("trial", "state", "MRR", "minutes", *keys):
+        table.add_column(column, justify="right")
+    for trial in trials[:10]:
+        varied = [f"{trial.settings.get(key, '')}" for key in keys]
+        table.add_row(str(trial.number), trial.state, f"{trial.mrr:.4f}", f"{trial.minutes:.1f}", *varied)
+    _console().print(table)
+    if trials:
+        changes = " ".join(f"--set {key}={value}" for key, value in trials[0].settings.items())
+        print(f"all trials: {folder / 'study.json'}\nthe best, as options of train: {changes}")
+
+
+def _three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuckerkg.graph import MessageGraph, Normalise, Order
+from tuckerkg.options import Dropout
 
 
 class NoEncoder(nn.Module):
-    """Passes entities and relations on unchanged, so that every decoder also runs alone."""
+    """Passes entities and relations on, so that every decoder also runs alone.
+
+    ``output_dropout`` stands on the entities, heads and candidates alike, as after an encoder's layer.
+    """
 
     uses_graph = False
     normalise: Normalise = "relation"
     order: Order = "source"
 
-    def __init__(self, dim: int, relation_dim: int, num_relations: int | None = None) -> None:
+    def __init__(
+        self, dim: int, relation_dim: int, num_relations: int | None = None, *, output_dropout: Dropout = 0.0
+    ) -> None:
         super().__init__()
         self.out_dim, self.out_relation_dim = dim, relation_dim
+        self.output_dropout = output_dropout
 
     def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns ``entities`` and ``relations`` themselves."""
-        return entities, relations
+        """Returns ``entities`` and ``relations`` themselves, but for dropout."""
+        return F.dropout(entities, self.output_dropout, self.training), relations

@@ -1,0 +1,159 @@
+"""Rows of the paper's tables: each seed is run once, what was begun goes on, verdicts follow from the figures."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tuckerkg import reproduce as module
+from tuckerkg.api import count_parameters
+from tuckerkg.config import experiment_files
+from tuckerkg.errors import TuckerkgError, UnknownNameError
+from tuckerkg.interrupt import TrainingInterrupted
+from tuckerkg.paper import Row, choose_rows, paper_rows
+from tuckerkg.reproduce import Outcome, outcome, reproduce
+from tuckerkg.training import Silent
+
+TINY = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 2.0, "train.evaluate_every": 1.0, "batch.queries": 512}
+
+
+def tiny_row(**more):
+    given = {"seeds": (0, 1), "paper": (0.9,), "base": "countries-tgcn-tucker", "set": TINY} | more
+    return Row(table="main", name="countries-tiny", system="tiny", dim=8, **given)
+
+
+def run(rows, tmp_path, observer=Silent):
+    began = []
+
+    def watch(folder):
+        began.append(folder.path.name)
+        return observer()
+
+    found = reproduce(rows, results=tmp_path / "results", runs=tmp_path / "runs", observer=watch)
+    return found, began
+
+
+def test_every_seed_is_run_once_and_what_is_finished_is_kept(tmp_path):
+    found, began = run([tiny_row()], tmp_path)
+    assert began == ["countries-tiny-seed0", "countries-tiny-seed1"]
+    again, began = run([tiny_row()], tmp_path)
+    assert began == []
+    assert again == found
+    first, second = found[0].results
+    assert (first["seed"], second["seed"]) == (0, 1)
+    assert found[0].mean() == pytest.approx((first["test"]["mrr"] + second["test"]["mrr"]) / 2)
+    assert found[0].by_messages == pytest.approx(
+        sum(result["test"]["mrr"] - result["test_without_messages"]["mrr"] for result in found[0].results) / 2
+    )
+
+
+def test_a_run_that_was_begun_goes_on(tmp_path):
+    class Stops(Silent):
+        def looked(self, epoch, evaluation, is_best):
+            raise TrainingInterrupted(signal.SIGTERM)
+
+    row = tiny_row(seeds=(0,))
+    with pytest.raises(TrainingInterrupted):
+        run([row], tmp_path, Stops)
+    first_steps = []
+
+    class Watches(Silent):
+        def started(self, state, total_steps, steps_per_epoch):
+            first_steps.append(state.step)
+
+    found, _ = run([row], tmp_path, Watches)
+    assert first_steps[0] > 0
+    assert len(found[0].results) == 1
+
+
+def test_changed_settings_are_told_and_never_mixed(tmp_path, capsys):
+    run([tiny_row(seeds=(0,))], tmp_path)
+    changed = tiny_row(seeds=(0,), set={**TINY, "train.lr": 0.02})
+    reproduce(
+        [changed], results=tmp_path / "results", runs=tmp_path / "runs", observer=lambda folder: Silent(), told=print
+    )
+    assert "settings have changed" in capsys.readouterr().out
+    (tmp_path / "results" / "countries-tiny-seed0.json").unlink()
+    with pytest.raises(TuckerkgError, match="other settings"):
+        run([changed], tmp_path)
+
+
+def test_a_result_file_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "countries-tiny-seed0.json").write_text("{", encoding="utf-8")
+    with pytest.raises(TuckerkgError, match="countries-tiny-seed0"):
+        outcome(tiny_row(), tmp_path)
+
+
+def made_up(mrr, without=None):
+    result = {"test": {"mrr": mrr}, "minutes": 50.0, "cpu_minutes": 60.0, "peak_memory_mb": 900}
+    return result if without is None else {**result, "test_without_messages": {"mrr": without}}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.91, 0.91], "above"),
+        ([0.9004, 0.9], "reached"),
+        ([0.897, 0.897], "reached"),
+        ([0.8964, 0.8964], "below"),
+        ([0.95], "above, 1 of 2 seeds"),
+        ([], "not run"),
+    ],
+)
+def test_verdicts_compare_with_the_printed_figure(values, said):
+    assert Outcome(tiny_row(), tuple(made_up(value) for value in values)).verdict == said
+
+
+def test_minutes_beside_other_work_count_as_half_the_cpu_time():
+    assert module.minutes_of({"minutes": 50.0, "cpu_minutes": 60.0}) == 30.0
+    assert module.minutes_of({"minutes": 25.0, "cpu_minutes": 60.0}) == 25.0
+
+
+def test_rows_are_unique_and_begin_with_their_dataset():
+    rows = paper_rows()
+    assert len({row.name for row in rows}) == len(rows)
+    assert all(row.dataset for row in rows)
+
+
+@pytest.mark.parametrize("row", [row for row in paper_rows() if row.can_run], ids=lambda row: row.name)
+def test_settings_of_a_row_are_what_its_name_says(row):
+    settings = row.settings(seed=7)
+    assert settings.train.seed == 7
+    assert settings.dataset == row.dataset
+    assert row.name.startswith(f"{row.dataset}-{settings.encoder['name']}-{settings.decoder['name']}")
+    assert settings.experiment == row.name
+
+
+@pytest.mark.parametrize("row", [row for row in paper_rows() if row.can_run and "tgcn" in row.name], ids=str)
+def test_rows_named_tgcn_have_two_layers_and_the_papers_parameters(row):
+    settings = row.settings(seed=0)
+    assert settings.encoder["layers"] == 2
+    if row.table in ("main", "cp") and settings.model.relation_dim == 100:
+        bases = settings.encoder["bases"]
+        assert count_parameters(row.dataset, settings)["enfp"] == (600 * bases + 21_200 if bases else 2_021_200)
+
+
+def test_tables_and_rows_are_chosen_by_name():
+    runnable = [row for row in paper_rows() if row.can_run]
+    assert choose_rows([]) == runnable
+    assert choose_rows(["main"]) == [row for row in runnable if row.table == "main"]
+    assert choose_rows([runnable[0].name, runnable[0].name]) == [runnable[0]]
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        choose_rows([runnable[0].name + "x"])
+
+
+def test_a_row_without_an_experiment_is_refused():
+    shipped = {file.stem for file in experiment_files()}
+    missing = [row for row in paper_rows() if row.experiment not in shipped]
+    for row in missing:
+        with pytest.raises(UnknownNameError, match="no experiment"):
+            choose_rows([row.name])
+
+
+def test_results_are_stored_as_plain_json(tmp_path):
+    run([tiny_row(seeds=(0,))], tmp_path)
+    stored = json.loads((tmp_path / "results" / "countries-tiny-seed0.json").read_text(encoding="utf-8"))
+    assert stored["experiment"] == "countries-tiny"
+    assert {"test", "valid", "test_without_messages", "curve", "parameters", "commit"} <= set(stored)

@@ -1,0 +1,110 @@
+"""The page of results: it says what the files say, and the committed page is the one that they give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuckerkg.claims import claims
+from tuckerkg.paper import METRICS, paper_rows
+from tuckerkg.reproduce import Outcome
+from tuckerkg.results_page import all_outcomes, headline, page, replace_block
+
+HERE = Path(__file__).parent.parent
+
+
+def made_up(row, mrr, seed=0):
+    return {
+        "test": {**dict.fromkeys(METRICS, mrr), "mrr": mrr},
+        "test_without_messages": {"mrr": mrr - 0.0015},
+        "parameters": {"efp": 1_501_500, "nfp": 3_021_400, "enfp": 2_021_200},
+        "options": {"model": {"dim": row.dim}},
+        "minutes": 41.5,
+        "cpu_minutes": 83.0,
+        "peak_memory_mb": 1_234,
+        "seed": seed,
+        "curve": [[1.0, mrr / 2], [2.0, mrr]],
+    }
+
+
+def outcomes(values=None):
+    """Every row of the paper with the given MRR, or with the paper's own."""
+    found = {}
+    for row in paper_rows():
+        mrr = (values or {}).get(row.name, row.printed("mrr"))
+        results = () if mrr is None else tuple(made_up(row, mrr, seed) for seed in row.seeds)
+        found[row.name] = Outcome(row, results)
+    return found
+
+
+def test_an_empty_folder_gives_a_page_that_says_not_run(tmp_path):
+    text = page(all_outcomes(tmp_path))
+    assert "not run" in text
+    assert ".359 / –" in text
+
+
+def test_figures_of_the_runs_stand_beside_the_papers():
+    text = page(outcomes({"fb15k-237-tgcn-tucker": 0.3614}))
+    assert ".359 / .361" in text
+    assert "| .361 ± .000 |" in text
+    assert "+.001 (nothing)" in text or "+.002 (nothing)" in text
+
+
+def test_the_headline_names_both_datasets():
+    text = headline(outcomes({"wn18rr-tgcn-tucker": 0.49}))
+    assert "| WN18RR | .482 | .490 ± .000 |" in text
+    assert "| FB15k-237 | .359 |" in text
+
+
+def test_with_the_papers_own_figures_its_claims_hold():
+    values = {
+        "fb15k-237-none-distmult-100": 0.241,
+        "wn18rr-none-distmult-100": 0.430,
+        "fb15k-237-none-tucker-100": 0.358,
+        "wn18rr-none-tucker-100": 0.470,
+    }
+    found = outcomes(values)
+    judged = {claim.sentence: claim.ours(found) for claim in claims()}
+    assert all(judged.values())
+    assert [sentence for sentence, ours in judged.items() if not ours[1]] == []
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.sentence)
+def test_a_claim_can_fail(claim):
+    flat = outcomes({row.name: 0.2 for row in paper_rows()})
+    flat["wn18rr-tgcn-tucker"] = flat["fb15k-237-tgcn-tucker"]
+    ours = claim.ours(flat)
+    assert ours is not None
+    assert ours[1] == (claim.sentence == "a CP core costs little on FB15k-237")
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.sentence)
+def test_a_claim_waits_for_its_runs(claim, tmp_path):
+    assert claim.ours(all_outcomes(tmp_path)) is None
+
+
+def test_a_block_is_replaced_between_its_marks():
+    text = "a\n<!-- x -->\nold\n<!-- end x -->\nb\n"
+    assert replace_block(text, "x", "new") == "a\n<!-- x -->\nnew\n<!-- end x -->\nb\n"
+    with pytest.raises(ValueError, match="x"):
+        replace_block("nothing here", "x", "new")
+
+
+def test_figures_are_drawn_with_and_without_runs(tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the extra 'plots'")
+    from tuckerkg.figures import draw_figures
+
+    for found in (outcomes(), all_outcomes(tmp_path / "none")):
+        names = draw_figures(found, tmp_path / "figures")
+        assert len(names) == 4
+        assert all((tmp_path / "figures" / name).stat().st_size > 5_000 for name in names)
+
+
+def test_the_committed_pages_are_what_the_result_files_give():
+    found = all_outcomes(HERE / "results")
+    figures = ["bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
+    text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
+    assert text == page(found, [f"results/figures/{name}" for name in figures]), "run `make results`"
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    assert readme == replace_block(readme, "headline", headline(found)), "run `make results`"

@@ -1,0 +1,91 @@
+"""The paper's tables as rows: what it prints, and which run of ours stands beside it (``paper.toml``)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tuckerkg.config import Settings, experiment_files, load_settings
+from tuckerkg.errors import UnknownNameError, did_you_mean, printable
+
+METRICS = ("mrr", "hits@1", "hits@3", "hits@10")
+DATASETS = ("fb15k-237", "wn18rr")
+
+
+class Row(BaseModel):
+    """One row of a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    table: str
+    name: str
+    system: str
+    dim: int
+    paper: tuple[float, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    x: int | None = None
+    base: str = ""
+    set: dict[str, Any] = {}
+
+    @property
+    def dataset(self) -> str:
+        """The dataset that the name begins with."""
+        return next(dataset for dataset in DATASETS if self.name.startswith(dataset))
+
+    @property
+    def experiment(self) -> str:
+        """The settings that the row starts from."""
+        return self.base or self.name
+
+    @property
+    def can_run(self) -> bool:
+        """Whether its settings are shipped."""
+        return self.experiment in {file.stem for file in experiment_files()}
+
+    def printed(self, metric: str) -> float | None:
+        """What the paper prints, if it does."""
+        place = METRICS.index(metric)
+        return self.paper[place] if place < len(self.paper) else None
+
+    def settings(self, seed: int) -> Settings:
+        """The settings of one run."""
+        return load_settings(self.experiment, {**self.set, "experiment": self.name, "train.seed": seed})
+
+
+def paper_rows() -> list[Row]:
+    """All rows, in the order of the file."""
+    tables = tomllib.loads((Path(__file__).with_name("paper.toml")).read_text(encoding="utf-8"))
+    return [Row(table=table, name=name, **row) for table, rows in tables.items() for name, row in rows.items()]
+
+
+def choose_rows(wanted: Sequence[str]) -> list[Row]:
+    """Rows by name or by table; all that can run where nothing is named.
+
+    Raises:
+        UnknownNameError: a name is neither a row nor a table, or the row's settings are not shipped.
+    """
+    rows = paper_rows()
+    if not wanted:
+        return [row for row in rows if row.can_run]
+    tables, names = {row.table for row in rows}, {row.name: row for row in rows}
+    chosen: dict[str, Row] = {}
+    for text in wanted:
+        if text in tables:
+            chosen |= {row.name: row for row in rows if row.table == text and row.can_run}
+        elif text not in names:
+            raise UnknownNameError(
+                f"{printable(text)}: neither a row nor a table.{did_you_mean(text, [*tables, *names])} "
+                f"Tables: {_listed(tables)}; rows that can run: {_listed(row.name for row in rows if row.can_run)}"
+            )
+        elif not names[text].can_run:
+            raise UnknownNameError(f"{text}: there is no experiment {names[text].experiment} yet to run it from")
+        else:
+            chosen[text] = names[text]
+    return list(chosen.values())
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

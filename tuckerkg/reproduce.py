@@ -1,0 +1,142 @@
+"""Runs the rows of the paper's tables, each seed once: what is finished is kept, what was begun goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from tuckerkg.api import prepare, resume
+from tuckerkg.checkpoint import RunFolder
+from tuckerkg.datasets import load
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.paper import Row
+from tuckerkg.results import result_of, write_result
+from tuckerkg.training import Observer
+
+CLOSE = 0.003  # below the paper's MRR by no more than this counts as reached
+NOTHING = 0.002  # a change of MRR by less than this is none
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A row and what its runs gave, one result per seed that is done."""
+
+    row: Row
+    results: tuple[dict[str, Any], ...]
+
+    def mean(self, metric: str = "mrr") -> float | None:
+        """Over seeds, on test."""
+        return mean(result["test"][metric] for result in self.results) if self.results else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Of test MRR between seeds; None for a single one."""
+        found = [result["test"]["mrr"] for result in self.results]
+        return stdev(found) if len(found) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's MRR."""
+        ours, printed = self.mean(), self.row.printed("mrr")
+        return None if ours is None or printed is None else ours - printed
+
+    @property
+    def minutes(self) -> float | None:
+        """The longest run's."""
+        return max(minutes_of(result) for result in self.results) if self.results else None
+
+    @property
+    def peak_memory_mb(self) -> int | None:
+        """The largest run's."""
+        return max(result["peak_memory_mb"] for result in self.results) if self.results else None
+
+    @property
+    def by_messages(self) -> float | None:
+        """How much of test MRR the messages bring: with them minus without."""
+        found = [
+            result["test"]["mrr"] - result["test_without_messages"]["mrr"]
+            for result in self.results
+            if "test_without_messages" in result
+        ]
+        return mean(found) if found else None
+
+    @property
+    def verdict(self) -> str:
+        """Beside the paper's MRR, rounded as it prints it."""
+        if not self.results:
+            return "not run"
+        seeds = f", {len(self.results)} of {len(self.row.seeds)} seeds" if self.is_partial else ""
+        if self.difference is None:
+            return "no figure in the paper" + seeds
+        difference = round(self.difference, 3)
+        words = "above" if difference > 0 else "reached" if difference >= -CLOSE else "below"
+        return words + seeds
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether seeds are missing."""
+        return len(self.results) < len(self.row.seeds)
+
+
+def minutes_of(result: dict[str, Any]) -> float:
+    """A run's minutes as they count: as measured, or half of its CPU time where something else ran beside it."""
+    return min(float(result["minutes"]), max(float(result["cpu_minutes"]) / 2.0, 0.0) or float(result["minutes"]))
+
+
+def outcome(row: Row, results: Path) -> Outcome:
+    """What is there of a row."""
+    found = [read_result(results / f"{row.name}-seed{seed}.json") for seed in row.seeds]
+    return Outcome(row, tuple(result for result in found if result is not None))
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """A result file, or None if it is not there."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise TuckerkgError(f"{path}: not a result file: {error}; remove it to run its row again") from error
+    return found
+
+
+def reproduce(
+    rows: Sequence[Row],
+    *,
+    results: Path,
+    runs: Path,
+    observer: Callable[[RunFolder], Observer],
+    data: Path | None = None,
+    told: Callable[[str], None] = lambda text: None,
+) -> list[Outcome]:
+    """Every row's missing seeds are trained (going on where a run folder is there), ranked and written."""
+    for row in rows:
+        for seed in row.seeds:
+            name = f"{row.name}-seed{seed}"
+            settings = row.settings(seed)
+            result = read_result(results / f"{name}.json")
+            if result is not None:
+                if result["options"] != settings.as_dict():
+                    told(f"{name}: its settings have changed since; remove {results / name}.json to run it again")
+                continue
+            folder = _folder(row, seed, runs / name, data)
+            told(f"{name}: {'goes on' if folder.steps() else 'starts'} in {folder.path}")
+            run = resume(folder, observer(folder))
+            write_result(results / f"{name}.json", result_of(run, run.evaluate("valid"), run.evaluate("test")))
+    return [outcome(row, results) for row in rows]
+
+
+def _folder(row: Row, seed: int, place: Path, data: Path | None) -> RunFolder:
+    settings = row.settings(seed)
+    if not place.exists():
+        return prepare(load(settings.dataset, data=data), settings, place)
+    folder = RunFolder.open(place)
+    if folder.settings != settings.as_dict():
+        raise TuckerkgError(
+            f"{place}: was begun with other settings than {row.name} has now; remove it, or give another --runs"
+        )
+    return folder

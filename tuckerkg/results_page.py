@@ -1,0 +1,173 @@
+"""RESULTS.md and the headline table of the README, from result files alone: the paper's figures beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tuckerkg.claims import Outcomes, claims
+from tuckerkg.paper import METRICS, paper_rows
+from tuckerkg.reproduce import NOTHING, Outcome, outcome
+
+TITLES = {"fb15k-237": "FB15k-237", "wn18rr": "WN18RR"}
+HITS = METRICS[1:]
+
+
+def all_outcomes(results: Path) -> dict[str, Outcome]:
+    """Every row of the paper with what is there of it, by name."""
+    return {row.name: outcome(row, results) for row in paper_rows()}
+
+
+def page(found: Outcomes, figures: Sequence[str] = ()) -> str:
+    """The whole of RESULTS.md. ``figures`` are the names of the pictures that were drawn."""
+    parts = [
+        "# Results\n\n"
+        "Written by `tuckerkg results` from the files in `results/`; nothing by hand. Test split, filtered by all "
+        "three splits, both directions, all entities, random ties; weights chosen on validation, which is filtered "
+        "without the test split. Where a row has several seeds, the mean and the deviation between them. Minutes are "
+        "the longest run's on two cores: as measured, or half of its CPU time where something ran beside it. "
+        "`messages` is what they bring: test MRR minus that of the same weights with every message switched off.",
+        "## The paper's main table\n\n" + _main(found),
+        "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
+        "## Decoders alone\n\nThe same width, loss and budget without an encoder.\n\n" + _details(found, "decoder"),
+        "## Width of the entities (d_r 125)\n\n" + _details(found, "width"),
+        "## R-GCN with three decompositions\n\n" + _details(found, "rgcn"),
+        "## Number of bases on WN18RR\n\n" + _curve(found, "bases", "n_b"),
+        "## Size of the subgraphs\n\n" + _curve(found, "subgraph", "g_s"),
+        "## 1-N against 1-b\n\n" + _details(found, "losses"),
+        "## Best at 100 dimensions, any option\n\n" + _details(found, "best"),
+        "## The paper's claims\n\n" + _claims(found),
+    ]
+    pictures = "\n\n".join(f"![{Path(name).stem}]({name})" for name in figures)
+    return "\n\n".join([*parts, "## Figures\n\n" + pictures] if pictures else parts) + "\n"
+
+
+def headline(found: Outcomes) -> str:
+    """The README's table: the paper's two headline rows, ours beside them."""
+    lines = []
+    for name in ("fb15k-237-tgcn-tucker", "wn18rr-tgcn-tucker"):
+        item = found[name]
+        alone = found[name.replace("tgcn-tucker", "none-tucker-100")].mean()
+        lines.append(
+            [TITLES[item.row.dataset], _short(item.row.printed("mrr")), _with_deviation(item), _short(alone)]
+            + [_short(item.mean(metric)) for metric in HITS]
+            + [_number(item.minutes, ".0f"), item.verdict]
+        )
+    columns = ["", "paper", "TGCN-TuckER here", "TuckER alone", "Hits@1", "Hits@3", "Hits@10", "minutes", ""]
+    return _table(columns, lines)
+
+
+def _main(found: Outcomes) -> str:
+    """Both datasets side by side, paper and ours in each cell."""
+    systems = list(dict.fromkeys(item.row.system for item in found.values() if item.row.table == "main"))
+    lines = []
+    for system in systems:
+        cells = [system, str(_row(found, system, "fb15k-237").row.dim)]
+        for dataset in TITLES:
+            item = _row(found, system, dataset)
+            cells += [f"{_short(item.row.printed(metric))} / {_short(item.mean(metric))}" for metric in METRICS]
+        lines.append(cells)
+    columns = ["paper / ours", "DoE there"]
+    columns += [f"{title} {metric}" for title in TITLES.values() for metric in ("MRR", "H@1", "H@3", "H@10")]
+    return _table(columns, lines)
+
+
+def _row(found: Outcomes, system: str, dataset: str) -> Outcome:
+    return next(
+        item
+        for item in found.values()
+        if (item.row.table, item.row.system, item.row.dataset) == ("main", system, dataset)
+    )
+
+
+def _details(found: Outcomes, *tables: str, only: str = "") -> str:
+    """One line per row, with everything that is measured."""
+    items = [item for item in found.values() if item.row.table in tables and only in item.row.system]
+    columns = ["", "system", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP", "messages", "minutes"]
+    return _table([*columns, "peak MB", "verdict"], [_detail(item) for item in items])
+
+
+def _detail(item: Outcome) -> list[str]:
+    counts = item.results[0]["parameters"] if item.results else {}
+    width = item.results[0]["options"]["model"]["dim"] if item.results else item.row.dim
+    return [
+        TITLES[item.row.dataset],
+        item.row.system,
+        str(width),
+        _short(item.row.printed("mrr")),
+        _with_deviation(item),
+        *(_short(item.mean(metric)) for metric in HITS),
+        *(_number(counts.get(key), ",") for key in ("nfp", "efp")),
+        _messages(item),
+        _number(item.minutes, ".1f"),
+        _number(item.peak_memory_mb, ","),
+        item.verdict,
+    ]
+
+
+def _messages(item: Outcome) -> str:
+    change = item.by_messages
+    if change is None:
+        return "–"
+    return f"{_signed(change)}{' (nothing)' if abs(change) < NOTHING else ''}"
+
+
+def _curve(found: Outcomes, table: str, symbol: str) -> str:
+    items = [item for item in found.values() if item.row.table == table]
+    columns = ["", symbol, "paper MRR", "ours", "difference", "#ENFP", "minutes"]
+    return _table(columns, [_point(item) for item in items])
+
+
+def _point(item: Outcome) -> list[str]:
+    enfp = item.results[0]["parameters"]["enfp"] if item.results else None
+    return [
+        TITLES[item.row.dataset],
+        _number(item.row.x, ","),
+        _short(item.row.printed("mrr")),
+        _with_deviation(item),
+        "–" if item.difference is None else _signed(item.difference),
+        _number(enfp, ","),
+        _number(item.minutes, ".1f"),
+    ]
+
+
+def _claims(found: Outcomes) -> str:
+    lines = []
+    for claim in claims():
+        ours = claim.ours(found)
+        verdict = "not run yet" if ours is None else "holds" if ours[1] else "does not hold"
+        lines.append([claim.sentence, claim.printed, "–" if ours is None else ours[0], verdict])
+    return _table(["the paper says", "its figures", "ours", ""], lines)
+
+
+def replace_block(text: str, name: str, block: str) -> str:
+    """``text`` with what stands between ``<!-- name -->`` and ``<!-- end name -->`` replaced."""
+    start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+    before, _, rest = text.partition(start)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"there is no {start} ... {end} to fill")
+    return f"{before}{start}\n{block}\n{end}{after}"
+
+
+def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [columns, ["---"] * len(columns), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def _with_deviation(item: Outcome) -> str:
+    deviation = item.deviation
+    return _short(item.mean()) + ("" if deviation is None else f" ± {_short(deviation)}")
+
+
+def _short(value: float | None) -> str:
+    """.359 rather than 0.359, as the paper prints."""
+    return "–" if value is None else f"{value:.3f}".removeprefix("0")
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("0.", ".", 1)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
