@@ -54,7 +54,19 @@ def run(tmp_path_factory):
 
 def test_help_teaches_every_verb():
     shown = tuckerkg("--help").stdout
-    for verb in ("demo", "train", "evaluate", "predict", "score", "params", "datasets", "settings"):
+    for verb in (
+        "demo",
+        "train",
+        "evaluate",
+        "predict",
+        "score",
+        "params",
+        "datasets",
+        "settings",
+        "tune",
+        "reproduce",
+        "results",
+    ):
         assert verb in shown
         assert "Usage" in tuckerkg(verb, "--help").stdout
 
@@ -166,6 +178,37 @@ def test_resume_of_a_finished_run_does_nothing_more(run):
     before = sorted(path.name for path in (run / "checkpoints").iterdir())
     tuckerkg("train", "--resume", run)
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == before
+
+
+def test_a_search_prints_its_trials_and_goes_on(tmp_path):
+    pytest.importorskip("optuna", reason="a search needs the extra 'tune'")
+    (tmp_path / "lr.toml").write_text('[vary]\n"train.lr" = [0.003, 0.01]\n', encoding="utf-8")
+    asked = ("tune", "countries-tgcn-tucker", "--space", tmp_path / "lr.toml", "--folder", tmp_path / "study", *SMALL)
+    assert "trial 0: complete" in tuckerkg(*asked, "--trials", 1).stdout
+    shown = tuckerkg(*asked, "--trials", 2).stdout
+    assert "trial 1:" in shown
+    assert "trial 0: " not in shown
+    assert "--set train.lr=" in shown
+    assert (
+        "neither a file nor a shipped space" in tuckerkg("tune", "umls-tgcn-tucker-cp", "--space", "x", code=2).stderr
+    )
+
+
+def test_rows_of_the_paper_are_shown_without_training(tmp_path):
+    shown = tuckerkg("reproduce", "--show", "main", "--results", tmp_path).stdout
+    assert "fb15k-237-tgcn-tucker" in shown
+    assert "not run" in shown
+    assert "neither a row nor a table" in tuckerkg("reproduce", "--show", "maim", code=2).stderr
+
+
+def test_the_page_of_results_is_written_beside_its_figures(tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the extra 'plots'")
+    (tmp_path / "README.md").write_text("<!-- headline -->\n<!-- end headline -->\n", encoding="utf-8")
+    tuckerkg("results", "--results", "r", "--out", "R.md", "--readme", "README.md", cwd=tmp_path)
+    page = (tmp_path / "R.md").read_text(encoding="utf-8")
+    assert "(r/figures/bases.png)" in page
+    assert (tmp_path / "r" / "figures" / "bases.png").exists()
+    assert "FB15k-237" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_result_file_holds_what_a_table_needs(tmp_path):
