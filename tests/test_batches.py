@@ -110,6 +110,28 @@ def test_messages_begin_at_the_epoch_that_was_asked_for():
     assert batches.batch(first - 1).positives.numel() > 0
 
 
+def test_sampled_candidates_hold_the_batch_and_a_random_sample_until_told():
+    options = {"queries": 16, "messages_from": 2.0}
+    whole = WholeGraph(training_graph(), **options)
+    batches = WholeGraph(training_graph(), **options, sampled_candidates=5, sampled_until=1.0)
+    few, all_of_them = batches.batch(0), whole.batch(0)
+    ids = few.entity_ids
+    assert torch.equal(ids[few.heads], all_of_them.heads)
+    assert torch.equal(ids[few.positives], all_of_them.positives)
+    assert torch.equal(ids, ids.unique())
+    used = torch.cat([all_of_them.heads, all_of_them.positives]).unique()
+    assert len(used) <= len(ids) <= len(used) + 5
+    assert few.graph.num_entities == len(ids)
+    assert few.graph.num_edges == 0
+    assert batches.batch(batches.steps_per_epoch).entity_ids is None
+
+
+def test_candidates_are_not_sampled_once_there_are_messages():
+    batches = WholeGraph(training_graph(), queries=16, messages_from=0.5, sampled_candidates=5, sampled_until=9.0)
+    assert batches.batch(batches.first_messages - 1).entity_ids is not None
+    assert batches.batch(batches.first_messages).entity_ids is None
+
+
 @pytest.mark.parametrize(
     ("build", "options"), [(RandomSubgraphs, {"triples": 50, "positives": 20}), (WholeGraph, {"queries": 16})]
 )

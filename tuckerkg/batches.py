@@ -15,7 +15,7 @@ from torch import Tensor
 from tuckerkg.answers import Answers, rows_of
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.grouping import RowGroups
-from tuckerkg.options import NonNegativeFloat, Positive, Share
+from tuckerkg.options import NonNegative, NonNegativeFloat, Positive, Share
 from tuckerkg.triples import add_inverses
 
 
@@ -151,7 +151,9 @@ class WholeGraph:
 
     Messages are the whole training graph, or a random ``message_share`` of it that is drawn anew each step;
     ``remove_own_edges`` keeps the batch's positives out of them, which prepares a new graph each step. Epochs before
-    ``messages_from`` have none: embeddings and decoder learn alone first, many times as fast.
+    ``messages_from`` have none: embeddings and decoder learn alone first, many times as fast. While there are no
+    messages, epochs before ``sampled_until`` hold a query against the batch's own entities and ``sampled_candidates``
+    random ones only.
     """
 
     def __init__(
@@ -162,6 +164,8 @@ class WholeGraph:
         message_share: Share = 1.0,
         remove_own_edges: bool = False,
         messages_from: NonNegativeFloat = 0.0,
+        sampled_candidates: NonNegative = 0,
+        sampled_until: NonNegativeFloat = 0.0,
     ) -> None:
         self.graph = graph
         self.answers = graph.answers()
@@ -169,6 +173,9 @@ class WholeGraph:
         self.message_share, self.remove_own_edges = message_share, remove_own_edges
         self.steps_per_epoch = -(-len(self.answers) // self.queries)
         self.first_messages = round(messages_from * self.steps_per_epoch)
+        last_sampled = round(sampled_until * self.steps_per_epoch)
+        self.first_whole = min(last_sampled, self.first_messages) if graph.uses_graph else last_sampled
+        self.sampled = min(sampled_candidates, graph.num_entities)
         self._order: tuple[int, Tensor] | None = None
         self._none = graph.messages(graph.triples[:0], graph.num_entities) if self.first_messages else None
         self._whole: MessageGraph | None = None
@@ -181,6 +188,8 @@ class WholeGraph:
         chosen = self._order[1][part * self.queries : (part + 1) * self.queries]
         offsets, tails = self.answers.select(chosen)
         heads, relation_ids = self.answers.heads[chosen], self.answers.relation_ids[chosen]
+        if step < self.first_whole:
+            return self._against_some(step, heads, relation_ids, offsets, tails)
         return Batch(
             graph=self._messages(step, heads[rows_of(offsets)], relation_ids[rows_of(offsets)], tails),
             entity_ids=None,
@@ -188,6 +197,20 @@ class WholeGraph:
             relation_ids=relation_ids,
             offsets=offsets,
             positives=tails,
+            groups=RowGroups.of(relation_ids),
+        )
+
+    def _against_some(self, step: int, heads: Tensor, relation_ids: Tensor, offsets: Tensor, tails: Tensor) -> Batch:
+        """The same queries, with the batch's entities and a random sample as candidates."""
+        sample = self.graph.random(3, step).choice(self.graph.num_entities, self.sampled, replace=False)
+        entity_ids = torch.cat([heads, tails, _tensor(sample)]).unique()  # ascending
+        return Batch(
+            graph=self.graph.messages(self.graph.triples[:0], len(entity_ids)),
+            entity_ids=entity_ids,
+            heads=torch.searchsorted(entity_ids, heads),
+            relation_ids=relation_ids,
+            offsets=offsets,
+            positives=torch.searchsorted(entity_ids, tails),
             groups=RowGroups.of(relation_ids),
         )
 
