@@ -21,12 +21,12 @@ from rich.table import Table
 
 from benchmarks.measure import Line, machine
 
-STAGES = ("train-step", "loss", "r-gcn-layer", "evaluate", "read", "growth", "predict", "epoch")
+STAGES = ("train-step", "loss", "r-gcn-layer", "evaluate", "read", "growth", "1-n", "predict", "epoch")
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
-    from benchmarks import epoch, evaluation, growth, losses, prediction, reading, rgcn_layer, train_step
+    from benchmarks import epoch, evaluation, growth, losses, one_to_many, prediction, reading, rgcn_layer, train_step
 
     stages: dict[str, Callable[[], Iterator[Line]]] = {
         "train-step": lambda: train_step.run(share),
@@ -35,6 +35,7 @@ def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
         "evaluate": lambda: evaluation.run(peers),
         "read": lambda: reading.run(peers),
         "growth": growth.run,
+        "1-n": one_to_many.run,
         "predict": prediction.run,
         "epoch": epoch.run,
     }

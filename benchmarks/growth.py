@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.measure import Line, Measured, peak_mb, reset_peak
-from tuckerkg.batches import RandomSubgraphs, TrainingGraph
-from tuckerkg.config import build_loss, build_model, load_settings
+from tuckerkg.batches import TrainingGraph
+from tuckerkg.config import build_batches, build_loss, build_model, load_settings
 from tuckerkg.optimisers import Optimiser
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 EDGES_PER_ENTITY, RELATIONS, TRIPLES, WARM, STEPS = 10, 100, 2_000, 3, 20
+ONE_B = {
+    "batch": "subgraph",
+    "train.optimiser": "lazy-adam",
+    "batch.triples": TRIPLES,
+    "batch.positives": 1_000,
+}
 
 
 def run(sizes: tuple[int, ...] = SIZES) -> Iterator[Line]:
     """Every size takes turns with the smallest, step by step, so that the machine's moods meet both."""
     for num_entities in sizes:
         before = reset_peak()
-        steppers = [_Stepper(num_entities), _Stepper(sizes[0])]
+        steppers = [Stepper(num_entities, ONE_B), Stepper(sizes[0], ONE_B)]
         for _ in range(WARM + STEPS):
             for stepper in steppers:
                 stepper.step()
@@ -37,16 +44,10 @@ def run(sizes: tuple[int, ...] = SIZES) -> Iterator[Line]:
         yield line
 
 
-class _Stepper:
-    """A model of its own on a random graph, trained step by step."""
+class Stepper:
+    """A model of its own on a random graph, trained step by step with ``options`` as settings."""
 
-    def __init__(self, num_entities: int) -> None:
-        options = {
-            "batch": "subgraph",
-            "train.optimiser": "lazy-adam",
-            "batch.triples": TRIPLES,
-            "batch.positives": 1_000,
-        }
+    def __init__(self, num_entities: int, options: Mapping[str, Any]) -> None:
         settings = load_settings(None, options)
         random = np.random.default_rng(0)
         triples = np.empty((EDGES_PER_ENTITY * num_entities, 3), dtype=np.int64)
@@ -55,8 +56,7 @@ class _Stepper:
         torch.manual_seed(0)
         self.model, self.loss = build_model(settings, num_entities, RELATIONS), build_loss(settings)
         self.optimiser = Optimiser(self.model, settings.train.optimiser, settings.train.lr)
-        options_of_batch = {key: value for key, value in settings.batch.items() if key != "name"}
-        self.batches = RandomSubgraphs(TrainingGraph(triples, num_entities, RELATIONS, 0), **options_of_batch)
+        self.batches = build_batches(settings, TrainingGraph(triples, num_entities, RELATIONS, 0))
         self.seconds: list[float] = []
         self.candidates = 0
 
@@ -69,4 +69,4 @@ class _Stepper:
         self.optimiser.clip(1.0)
         self.optimiser.step()
         self.seconds.append(time.perf_counter() - start)
-        self.candidates = len(batch.entity_ids)  # type: ignore[arg-type]
+        self.candidates = self.model.num_entities if batch.entity_ids is None else len(batch.entity_ids)

@@ -324,15 +324,16 @@ def write_results(
 ) -> None:
     """Write the page of results: the paper's tables, figures and claims beside ours, from result files alone."""
     from tuckerkg.figures import draw_figures
-    from tuckerkg.results_page import all_outcomes, headline, page, replace_block
+    from tuckerkg.results_page import all_outcomes, bench_lines, headline, page, replace_block
 
     found = all_outcomes(results)
     figures = draw_figures(found, results / "figures")
     place = Path(os.path.relpath(results / "figures", out.resolve().parent))
-    out.write_text(page(found, [(place / name).as_posix() for name in figures]), encoding="utf-8")
+    text = page(found, [(place / name).as_posix() for name in figures], bench_lines(results))
+    out.write_text(text, encoding="utf-8")
     if readme is not None:
-        text = replace_block(readme.read_text(encoding="utf-8"), "headline", headline(found))
-        readme.write_text(text, encoding="utf-8")
+        filled = replace_block(readme.read_text(encoding="utf-8"), "headline", headline(found))
+        readme.write_text(filled, encoding="utf-8")
     print(f"{out} and {len(figures)} figures written")
 
 

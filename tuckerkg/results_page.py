@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tuckerkg.claims import Outcomes, claims
 from tuckerkg.paper import METRICS, paper_rows
@@ -18,8 +20,8 @@ def all_outcomes(results: Path) -> dict[str, Outcome]:
     return {row.name: outcome(row, results) for row in paper_rows()}
 
 
-def page(found: Outcomes, figures: Sequence[str] = ()) -> str:
-    """The whole of RESULTS.md. ``figures`` are the names of the pictures that were drawn."""
+def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The whole of RESULTS.md. ``figures`` are the pictures that were drawn, ``bench`` the lines of bench.json."""
     parts = [
         "# Results\n\n"
         "Written by `tuckerkg results` from the files in `results/`; nothing by hand. Test split, filtered by all "
@@ -34,12 +36,19 @@ def page(found: Outcomes, figures: Sequence[str] = ()) -> str:
         "## R-GCN with three decompositions\n\n" + _details(found, "rgcn"),
         "## Number of bases on WN18RR\n\n" + _curve(found, "bases", "n_b"),
         "## Size of the subgraphs\n\n" + _curve(found, "subgraph", "g_s"),
-        "## 1-N against 1-b\n\n" + _details(found, "losses"),
+        "## 1-N against 1-b\n\n" + _details(found, "losses") + "\n\n" + _cost_of_losses(bench),
         "## Best at 100 dimensions, any option\n\n" + _details(found, "best"),
         "## The paper's claims\n\n" + _claims(found),
     ]
     pictures = "\n\n".join(f"![{Path(name).stem}]({name})" for name in figures)
     return "\n\n".join([*parts, "## Figures\n\n" + pictures] if pictures else parts) + "\n"
+
+
+def bench_lines(results: Path) -> list[dict[str, Any]]:
+    """What ``make bench`` stored, if it did."""
+    path = results / "bench.json"
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return found
 
 
 def headline(found: Outcomes) -> str:
@@ -129,6 +138,22 @@ def _point(item: Outcome) -> list[str]:
         _number(enfp, ","),
         _number(item.minutes, ".1f"),
     ]
+
+
+def _cost_of_losses(bench: Sequence[Mapping[str, Any]]) -> str:
+    """Seconds and memory of one iteration against the number of entities."""
+    lines = [
+        [
+            f"{other['entities']:,}",
+            *(f"{cost['seconds']:.2f}" for cost in (line, other)),
+            *(f"{cost['peak_memory_mb']:,.0f}" for cost in (line, other)),
+        ]
+        for line in bench
+        if line["stage"] == "1-n"
+        for other in line["against"]
+    ]
+    columns = ["entities", "1-b seconds", "1-N seconds", "1-b peak MB", "1-N peak MB"]
+    return "One iteration against the number of entities (`make bench`):\n\n" + _table(columns, lines)
 
 
 def _claims(found: Outcomes) -> str:
