@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from tuckerkg.batches import TrainingGraph
+from tuckerkg.config import build_batches, build_loss, build_model, load_settings
 from tuckerkg.decoders import DistMult, TuckER
 from tuckerkg.encoders import NoEncoder
 
@@ -76,3 +79,36 @@ def test_dropout_without_an_encoder_stands_on_entities_in_training_only():
     dropped = encoder(None, entities, entities)[0]
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
     assert torch.equal(encoder.eval()(None, entities, entities)[0], entities)
+
+
+def test_orthogonal_relation_matrices_have_no_penalty_and_others_the_printed_one():
+    decoder = TuckER(3, 2, orthogonality=0.5).double()
+    rotation = torch.linalg.qr(torch.randn(3, 3, dtype=torch.double)).Q
+    stretched = torch.diag(torch.tensor([2.0, 1.0, 1.0], dtype=torch.double))
+    with torch.no_grad():
+        decoder.core.core.copy_(torch.stack([rotation, stretched]))
+    relations = torch.eye(2, dtype=torch.double)
+    assert decoder.penalty(relations[:1]).item() == pytest.approx(0.0, abs=1e-12)
+    # W^T W - I of the second is diag(3, 0, 0): 9, a mean over two relations, divided by d = 3
+    assert decoder.penalty(relations).item() == pytest.approx(0.5 * 9.0 / 2 / 3)
+
+
+def test_the_penalty_is_part_of_the_loss_when_asked_for():
+    values = []
+    for weight in (0.0, 0.7):
+        torch.manual_seed(0)
+        settings = load_settings(
+            None,
+            {
+                "encoder": "none",
+                "model.dim": 4,
+                "model.relation_dim": 3,
+                "decoder.orthogonality": weight,
+                "batch.queries": 8,
+            },
+        )
+        model = build_model(settings, 20, 2)
+        triples = np.array([[i, i % 2, i + 1] for i in range(19)])
+        batch = build_batches(settings, TrainingGraph(triples, 20, 2, 0)).batch(0)
+        values.append(model.loss(batch, build_loss(settings)).item())
+    assert values[1] - values[0] == pytest.approx(model.decoder.penalty(model.relations).item(), rel=1e-4)

@@ -130,6 +130,8 @@ class Model(nn.Module):
             value = value + l2 * (self._rows(batch.entity_ids).square().mean() + self.relations.square().mean())
         if l2_encoded:
             value = value + l2_encoded * (entities.square().mean() + relations.square().mean())
+        if getattr(self.decoder, "orthogonality", 0.0):
+            value = value + self.decoder.penalty(relations)  # type: ignore[operator]
         if regulariser is not None and regulariser.weight:
             counts = (batch.offsets[1:] - batch.offsets[:-1]).to(queries.dtype)
             rows = F.embedding(batch.relation_ids, relations)
