@@ -281,7 +281,7 @@ def tune(
     place = folder or Path("studies") / f"{Path(experiment).stem}-{chosen.name}"
     dataset = datasets.load(load_settings(experiment, {**chosen.fixed, **fixed}).dataset, data=data)
     search = Search(experiment, chosen, dataset, place, fixed)
-    found = search.run(trials, minutes, told=show.show_trial)
+    found = search.run(trials, minutes, told=show.show_trial, observer=_observer)
     show.show_trials(found, place)
 
 

@@ -18,7 +18,7 @@ from tuckerkg.errors import NonFiniteError, RunFolderError, TuckerkgError
 from tuckerkg.evaluate import Evaluation
 from tuckerkg.manifest import write_atomic
 from tuckerkg.spaces import Range, Space
-from tuckerkg.training import Silent, fit
+from tuckerkg.training import Observer, Silent, State, fit
 from tuckerkg.triples import Dataset
 
 if TYPE_CHECKING:
@@ -71,14 +71,21 @@ class Search:
         return load_settings(self.experiment, {**self.fixed, **varied})
 
     def run(
-        self, trials: int, minutes: float | None = None, told: Callable[[Trial], None] = lambda trial: None
+        self,
+        trials: int,
+        minutes: float | None = None,
+        told: Callable[[Trial], None] = lambda trial: None,
+        observer: Callable[[], Observer] = Silent,
     ) -> list[Trial]:
-        """Runs until the study has ``trials`` finished trials or ``minutes`` are over; gives all, best first."""
+        """Runs until the study has ``trials`` finished trials or ``minutes`` are over; gives all, best first.
+
+        ``told`` hears of every trial that ends; ``observer`` makes one for the training of each.
+        """
         self._take_up()
         end = None if minutes is None else time.monotonic() + 60.0 * minutes
         while len(self._finished()) < trials and (end is None or time.monotonic() < end):
             trial = self.study.ask()
-            self._try(trial)
+            self._try(trial, observer())
             self._write()
             told(_described(self.study.trials[trial.number]))
         return self.trials()
@@ -88,7 +95,7 @@ class Search:
         found = [_described(trial) for trial in self.study.trials if trial.state.name not in ("FAIL", "WAITING")]
         return sorted(found, key=lambda trial: -trial.mrr)
 
-    def _try(self, trial: optuna.Trial) -> None:
+    def _try(self, trial: optuna.Trial, observer: Observer) -> None:
         import optuna  # noqa: PLC0415
 
         varied = {key: _suggest(trial, key, choice) for key, choice in self.space.vary.items()}
@@ -98,12 +105,14 @@ class Search:
         began, state = time.monotonic(), optuna.trial.TrialState.COMPLETE
         folder = RunFolder.open(place) if place.exists() else prepare(self.dataset, settings, place)
         try:
-            fit(folder, _Reporter(trial, folder))
+            fit(folder, _Reporter(trial, folder, observer))
         except optuna.TrialPruned:
             state = optuna.trial.TrialState.PRUNED
         except NonFiniteError as error:
             trial.set_user_attr("diverged", str(error))
             state = optuna.trial.TrialState.PRUNED
+        finally:
+            getattr(observer, "close", lambda: None)()  # a bar that was cut short
         looks = [row["valid"]["mrr"] for row in folder.metrics()]
         trial.set_user_attr("mrr", max(looks, default=0.0))
         trial.set_user_attr("minutes", (time.monotonic() - began) / 60.0)
@@ -136,19 +145,32 @@ class Search:
         write_atomic(self.folder / "study.json", (json.dumps(text, indent=1) + "\n").encode())
 
 
-class _Reporter(Silent):
+class _Reporter:
     """Tells Optuna every look at validation, and stops the trial when it is weaker than most at that epoch."""
 
-    def __init__(self, trial: optuna.Trial, folder: RunFolder) -> None:
-        self.trial = trial
+    def __init__(self, trial: optuna.Trial, folder: RunFolder, observer: Observer) -> None:
+        self.trial, self.observer = trial, observer
         self.reported: set[int] = set()
         for row in folder.metrics():  # of a part that was trained before
             self._report(row["epoch"], row["valid"]["mrr"])
 
+    def started(self, state: State, total_steps: int, steps_per_epoch: int) -> None:
+        """Passed on."""
+        self.observer.started(state, total_steps, steps_per_epoch)
+
+    def stepped(self, step: int, loss: float, lr: float) -> None:
+        """Passed on."""
+        self.observer.stepped(step, loss, lr)
+
+    def note(self, text: str) -> None:
+        """Passed on."""
+        self.observer.note(text)
+
     def looked(self, epoch: float, evaluation: Evaluation, is_best: bool) -> None:
-        """Reports, then may raise TrialPruned."""
+        """Passed on and reported; then it may raise TrialPruned."""
         import optuna  # noqa: PLC0415
 
+        self.observer.looked(epoch, evaluation, is_best)
         self._report(epoch, evaluation.mrr)
         if self.trial.should_prune():
             raise optuna.TrialPruned
