@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tuckerkg.encoders import rgcn
 from tuckerkg.encoders.rgcn import RGCN, RGCNLayer
 from tuckerkg.graph import MessageGraph
 
@@ -28,7 +29,9 @@ def relation_matrix(layer: RGCNLayer, relation: int) -> Tensor:
 @pytest.mark.parametrize("decomposition", ["basis", "block", "cp"])
 @pytest.mark.parametrize("normalise", ["relation", "degree"])
 @pytest.mark.parametrize("order", ["source", "fewest"])
-def test_layer_and_gradients_equal_the_loop_over_eq_1(decomposition, normalise, order):
+@pytest.mark.parametrize("product_width", [1, 100])
+def test_layer_and_gradients_equal_the_loop_over_eq_1(monkeypatch, decomposition, normalise, order, product_width):
+    monkeypatch.setattr(rgcn, "PRODUCT_WIDTH", product_width)  # 1: every block in a product of its own
     torch.manual_seed(0)
     layer = RGCNLayer(D_IN, D_OUT, R, decomposition=decomposition, bases=2).double()
     for parameter in layer.parameters():

@@ -14,6 +14,8 @@ from tuckerkg.propagate import Buffers, factor_products, relational_sum
 
 Decomposition = Literal["basis", "block", "cp"]
 
+PRODUCT_WIDTH = 100  # of a product that holds several blocks
+
 
 class RGCNLayer(nn.Module):
     """``h'_v = sum over edges (u, r, v) of W_r h_u / c + W_0 h_v + b``, Eq. (1), before sigma.
@@ -64,19 +66,29 @@ class RGCNLayer(nn.Module):
         if self.decomposition == "cp":
             products = factor_products(entities @ self.w2.T, self.coefficients, graph)
             return (graph.scatter @ products) @ self.w3 + own
-        return relational_sum(entities, self.matrices(graph.groups.used), graph, None, self.memory) + own
-
-    def matrices(self, relation_ids: Tensor) -> Tensor:
-        """W_r of these relations, ``[R', in_dim, out_dim]``, with a basis or with blocks."""
         if self.decomposition == "basis":
-            flat = F.embedding(relation_ids, self.coefficients) @ self.weight.flatten(1)
-            return flat.view(-1, *self.weight.shape[1:])
-        blocks = self.weight[relation_ids]  # [R', B, d_in / B, d_out / B]
-        # Full matrices with zeros beside the blocks: one large product is faster here than many tiny ones.
-        count, bases, height, width = blocks.shape
-        whole = blocks.new_zeros(count, bases, height, bases, width)
-        whole.diagonal(dim1=1, dim2=3).copy_(blocks.permute(0, 2, 3, 1))
-        return whole.view(count, bases * height, bases * width)
+            return relational_sum(entities, self._from_basis(graph.groups.used), graph, None, self.memory) + own
+        # A few blocks at a time: many tiny products are slow, and one large product would be mostly zeros.
+        at_once = max(1, PRODUCT_WIDTH // self.weight.shape[2])
+        parts = entities.split(at_once * self.weight.shape[2], dim=1)
+        sums = [
+            relational_sum(part.contiguous(), _side_by_side(blocks[graph.groups.used]), graph, None, self.memory)
+            for part, blocks in zip(parts, self.weight.split(at_once, dim=1), strict=True)
+        ]
+        return torch.cat(sums, 1) + own
+
+    def _from_basis(self, relation_ids: Tensor) -> Tensor:
+        """W_r of these relations, ``[R', in_dim, out_dim]``."""
+        flat = F.embedding(relation_ids, self.coefficients) @ self.weight.flatten(1)
+        return flat.view(-1, *self.weight.shape[1:])
+
+
+def _side_by_side(blocks: Tensor) -> Tensor:
+    """``[R', B, height, width]`` as matrices ``[R', B height, B width]`` with zeros beside the blocks."""
+    count, bases, height, width = blocks.shape
+    whole = blocks.new_zeros(count, bases, height, bases, width)
+    whole.diagonal(dim1=1, dim2=3).copy_(blocks.permute(0, 2, 3, 1))
+    return whole.view(count, bases * height, bases * width)
 
 
 class RGCN(nn.Module):
