@@ -14,7 +14,10 @@ ONE_N = {"batch": "whole", "batch.queries": 2_000, "loss": "bce"}
 
 
 def run(sizes: tuple[int, ...] = SIZES) -> Iterator[Line]:
-    """Both score about 2,000 queries a step: 1,000 positives and their inverses."""
+    """About 2,000 queries a step: of 1,000 positives and their inverses, or 2,000 with all their tails.
+
+    The two do not take turns: memory is told apart by having one at a time.
+    """
     for num_entities in sizes:
         one_b, one_n = _measured(num_entities, ONE_B), _measured(num_entities, ONE_N)
         work = f"{num_entities} entities, {EDGES_PER_ENTITY} edges each, 1-b with g_s {ONE_B['batch.triples']}, d 100"

@@ -181,7 +181,6 @@ def test_resume_of_a_finished_run_does_nothing_more(run):
 
 
 def test_a_search_prints_its_trials_and_goes_on(tmp_path):
-    pytest.importorskip("optuna", reason="a search needs the extra 'tune'")
     (tmp_path / "lr.toml").write_text('[vary]\n"train.lr" = [0.003, 0.01]\n', encoding="utf-8")
     asked = ("tune", "countries-tgcn-tucker", "--space", tmp_path / "lr.toml", "--folder", tmp_path / "study", *SMALL)
     assert "trial 0: complete" in tuckerkg(*asked, "--trials", 1).stdout
@@ -202,13 +201,15 @@ def test_rows_of_the_paper_are_shown_without_training(tmp_path):
 
 
 def test_the_page_of_results_is_written_beside_its_figures(tmp_path):
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plots'")
     (tmp_path / "README.md").write_text("<!-- headline -->\n<!-- end headline -->\n", encoding="utf-8")
     tuckerkg("results", "--results", "r", "--out", "R.md", "--readme", "README.md", cwd=tmp_path)
     page = (tmp_path / "R.md").read_text(encoding="utf-8")
     assert "(r/figures/bases.png)" in page
     assert (tmp_path / "r" / "figures" / "bases.png").exists()
     assert "FB15k-237" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    shown = tuckerkg("results", "--results", "r", "--out", "X.md", "--readme", "R.md", cwd=tmp_path, code=2).stderr
+    assert "R.md: there is no <!-- headline -->" in shown
+    assert not (tmp_path / "X.md").exists()
 
 
 def test_a_result_file_holds_what_a_table_needs(tmp_path):
@@ -227,7 +228,6 @@ def test_a_result_file_holds_what_a_table_needs(tmp_path):
 
 
 def test_tensorboard_is_written_when_asked_for(tmp_path):
-    pytest.importorskip("tensorboard")
     tuckerkg("train", "countries", "--out", "run", "--set", "train.tensorboard=true", *SMALL, cwd=tmp_path)
     assert list((tmp_path / "run" / "tensorboard").iterdir())
 

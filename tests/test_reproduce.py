@@ -12,7 +12,7 @@ from tuckerkg.api import count_parameters
 from tuckerkg.config import experiment_files
 from tuckerkg.errors import TuckerkgError, UnknownNameError
 from tuckerkg.interrupt import TrainingInterrupted
-from tuckerkg.paper import Row, choose_rows, paper_rows
+from tuckerkg.paper import Row, choose_rows, paper_rows, runnable
 from tuckerkg.reproduce import Outcome, outcome, reproduce
 from tuckerkg.training import Silent
 
@@ -107,8 +107,8 @@ def test_verdicts_compare_with_the_printed_figure(values, said):
 
 
 def test_minutes_beside_other_work_count_as_half_the_cpu_time():
-    assert module.minutes_of({"minutes": 50.0, "cpu_minutes": 60.0}) == 30.0
-    assert module.minutes_of({"minutes": 25.0, "cpu_minutes": 60.0}) == 25.0
+    assert module.counted_minutes({"minutes": 50.0, "cpu_minutes": 60.0}) == 30.0
+    assert module.counted_minutes({"minutes": 25.0, "cpu_minutes": 60.0}) == 25.0
 
 
 def test_rows_are_unique_and_begin_with_their_dataset():
@@ -136,20 +136,21 @@ def test_rows_named_tgcn_have_two_layers_and_the_papers_parameters(row):
 
 
 def test_tables_and_rows_are_chosen_by_name():
-    runnable = [row for row in paper_rows() if row.can_run]
-    assert choose_rows([]) == runnable
-    assert choose_rows(["main"]) == [row for row in runnable if row.table == "main"]
-    assert choose_rows([runnable[0].name, runnable[0].name]) == [runnable[0]]
+    rows = paper_rows()
+    assert choose_rows([]) == rows
+    assert choose_rows(["main"]) == [row for row in rows if row.table == "main"]
+    assert choose_rows([rows[0].name, rows[0].name]) == [rows[0]]
     with pytest.raises(UnknownNameError, match="Did you mean"):
-        choose_rows([runnable[0].name + "x"])
+        choose_rows([rows[0].name + "x"])
 
 
 def test_a_row_without_an_experiment_is_refused():
     shipped = {file.stem for file in experiment_files()}
-    missing = [row for row in paper_rows() if row.experiment not in shipped]
-    for row in missing:
-        with pytest.raises(UnknownNameError, match="no experiment"):
-            choose_rows([row.name])
+    with_settings = [row for row in paper_rows() if row.experiment in shipped]
+    missing = Row(table="main", name="fb15k-237-not-there", system="none", dim=1)
+    assert runnable([*with_settings, missing]) == with_settings
+    with pytest.raises(UnknownNameError, match="no experiment fb15k-237-not-there"):
+        runnable([missing])
 
 
 def test_results_are_stored_as_plain_json(tmp_path):

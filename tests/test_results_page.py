@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuckerkg.claims import claims
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper import METRICS, paper_rows
 from tuckerkg.reproduce import Outcome
 from tuckerkg.results_page import all_outcomes, bench_lines, headline, page, replace_block
@@ -84,15 +85,17 @@ def test_a_claim_waits_for_its_runs(claim, tmp_path):
     assert claim.ours(all_outcomes(tmp_path)) is None
 
 
-def test_a_block_is_replaced_between_its_marks():
-    text = "a\n<!-- x -->\nold\n<!-- end x -->\nb\n"
-    assert replace_block(text, "x", "new") == "a\n<!-- x -->\nnew\n<!-- end x -->\nb\n"
-    with pytest.raises(ValueError, match="x"):
-        replace_block("nothing here", "x", "new")
+def test_a_block_is_replaced_between_its_marks(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text("a\n<!-- x -->\nold\n<!-- end x -->\nb\n", encoding="utf-8")
+    assert replace_block(path, "x", "new") == "a\n<!-- x -->\nnew\n<!-- end x -->\nb\n"
+    for there, said in ((path, "no <!-- y -->"), (tmp_path / "missing.md", "cannot be read")):
+        with pytest.raises(TuckerkgError, match=said) as error:
+            replace_block(there, "y", "new")
+        assert str(there) in str(error.value)
 
 
 def test_figures_are_drawn_with_and_without_runs(tmp_path):
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plots'")
     from tuckerkg.figures import draw_figures
 
     for found in (outcomes(), all_outcomes(tmp_path / "none")):
@@ -108,5 +111,5 @@ def test_the_committed_pages_are_what_the_result_files_give():
     assert text == page(found, [f"results/figures/{name}" for name in figures], bench_lines(HERE / "results")), (
         "run `make results`"
     )
-    readme = (HERE / "README.md").read_text(encoding="utf-8")
-    assert readme == replace_block(readme, "headline", headline(found)), "run `make results`"
+    readme = HERE / "README.md"
+    assert readme.read_text(encoding="utf-8") == replace_block(readme, "headline", headline(found)), "`make results`"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+from graphs import data_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -408,9 +408,8 @@ def test_of_repeated_rows_the_first_stays_in_its_place(tmp_path: Path) -> None:
     assert dataset.report.duplicates == 3
 
 
-@pytest.mark.skipif(not os.environ.get("TUCKERKG_DATA"), reason="set TUCKERKG_DATA to the folder of the benchmarks")
 def test_reading_keeps_every_line_of_a_benchmark() -> None:
-    folder = Path(os.environ["TUCKERKG_DATA"]) / "wn18rr"
+    folder = data_folder() / "wn18rr"
     dataset = read_dataset(folder / "train.txt", folder / "valid.txt", folder / "test.txt")
     lines = (folder / "train.txt").read_text().splitlines()
     assert names(dataset) == {tuple(line.split("\t")) for line in lines}

@@ -14,8 +14,6 @@ from tuckerkg.errors import NonFiniteError, SettingsError, TuckerkgError
 from tuckerkg.spaces import Space, load_space, space_files
 from tuckerkg.training import fit
 
-pytest.importorskip("optuna", reason="a search needs the extra 'tune'")
-
 SMALL = {
     "model.dim": 8,
     "model.relation_dim": 8,

@@ -310,7 +310,9 @@ def reproduce(
     if only_show:
         outcomes = [outcome(row, results) for row in chosen]
     else:
-        outcomes = run_rows(chosen, results=results, runs=runs, observer=_observer, data=data, told=print)
+        outcomes = run_rows(
+            paper.runnable(chosen), results=results, runs=runs, observer=_observer, data=data, told=print
+        )
     show.show_outcomes(outcomes)
 
 
@@ -327,12 +329,12 @@ def write_results(
     from tuckerkg.results_page import all_outcomes, bench_lines, headline, page, replace_block
 
     found = all_outcomes(results)
+    filled = None if readme is None else replace_block(readme, "headline", headline(found))  # refuses before it writes
     figures = draw_figures(found, results / "figures")
     place = Path(os.path.relpath(results / "figures", out.resolve().parent))
     text = page(found, [(place / name).as_posix() for name in figures], bench_lines(results))
     out.write_text(text, encoding="utf-8")
-    if readme is not None:
-        filled = replace_block(readme.read_text(encoding="utf-8"), "headline", headline(found))
+    if readme is not None and filled is not None:
         readme.write_text(filled, encoding="utf-8")
     print(f"{out} and {len(figures)} figures written")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,30 +62,30 @@ def paper_rows() -> list[Row]:
 
 
 def choose_rows(wanted: Sequence[str]) -> list[Row]:
-    """Rows by name or by table; all that can run where nothing is named.
+    """Rows by name or by table, all where nothing is named.
 
     Raises:
-        UnknownNameError: a name is neither a row nor a table, or the row's settings are not shipped.
+        UnknownNameError: a name is neither a row nor a table.
     """
     rows = paper_rows()
-    if not wanted:
-        return [row for row in rows if row.can_run]
-    tables, names = {row.table for row in rows}, {row.name: row for row in rows}
-    chosen: dict[str, Row] = {}
+    tables, names = {row.table for row in rows}, {row.name for row in rows}
     for text in wanted:
-        if text in tables:
-            chosen |= {row.name: row for row in rows if row.table == text and row.can_run}
-        elif text not in names:
+        if text not in tables | names:
             raise UnknownNameError(
                 f"{printable(text)}: neither a row nor a table.{did_you_mean(text, [*tables, *names])} "
-                f"Tables: {_listed(tables)}; rows that can run: {_listed(row.name for row in rows if row.can_run)}"
+                f"Tables: {', '.join(sorted(tables))}; `tuckerkg reproduce --show` lists all rows"
             )
-        elif not names[text].can_run:
-            raise UnknownNameError(f"{text}: there is no experiment {names[text].experiment} yet to run it from")
-        else:
-            chosen[text] = names[text]
-    return list(chosen.values())
+    return [row for row in rows if not wanted or row.table in wanted or row.name in wanted]
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
+def runnable(rows: Sequence[Row]) -> list[Row]:
+    """Those of ``rows`` whose settings are shipped.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    found = [row for row in rows if row.can_run]
+    if not found:
+        missing = ", ".join(sorted({row.experiment for row in rows}))
+        raise UnknownNameError(f"none of these rows can be run yet: there is no experiment {missing}")
+    return found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuckerkg.claims import Outcomes, claims
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper import METRICS, paper_rows
 from tuckerkg.reproduce import NOTHING, Outcome, outcome
 
@@ -27,7 +28,8 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "Written by `tuckerkg results` from the files in `results/`; nothing by hand. Test split, filtered by all "
         "three splits, both directions, all entities, random ties; weights chosen on validation, which is filtered "
         "without the test split. Where a row has several seeds, the mean and the deviation between them. Minutes are "
-        "the longest run's on two cores: as measured, or half of its CPU time where something ran beside it. "
+        "the longest run's as measured; `counted` is how they count against a limit on two cores: half of its CPU "
+        "time where other work ran beside it. "
         "`messages` is what they bring: test MRR minus that of the same weights with every message switched off.",
         "## The paper's main table\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
@@ -92,8 +94,8 @@ def _row(found: Outcomes, system: str, dataset: str) -> Outcome:
 def _details(found: Outcomes, *tables: str, only: str = "") -> str:
     """One line per row, with everything that is measured."""
     items = [item for item in found.values() if item.row.table in tables and only in item.row.system]
-    columns = ["", "system", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP", "messages", "minutes"]
-    return _table([*columns, "peak MB", "verdict"], [_detail(item) for item in items])
+    columns = ["", "system", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP", "messages"]
+    return _table([*columns, "minutes", "counted", "peak MB", "verdict"], [_detail(item) for item in items])
 
 
 def _detail(item: Outcome) -> list[str]:
@@ -109,6 +111,7 @@ def _detail(item: Outcome) -> list[str]:
         *(_number(counts.get(key), ",") for key in ("nfp", "efp")),
         _messages(item),
         _number(item.minutes, ".1f"),
+        _number(item.counted_minutes, ".1f"),
         _number(item.peak_memory_mb, ","),
         item.verdict,
     ]
@@ -165,13 +168,16 @@ def _claims(found: Outcomes) -> str:
     return _table(["the paper says", "its figures", "ours", ""], lines)
 
 
-def replace_block(text: str, name: str, block: str) -> str:
-    """``text`` with what stands between ``<!-- name -->`` and ``<!-- end name -->`` replaced."""
+def replace_block(path: Path, name: str, block: str) -> str:
+    """The text of ``path`` with what stands between ``<!-- name -->`` and ``<!-- end name -->`` replaced."""
     start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-    before, _, rest = text.partition(start)
+    try:
+        before, _, rest = path.read_text(encoding="utf-8").partition(start)
+    except (OSError, UnicodeDecodeError) as error:
+        raise TuckerkgError(f"{path}: cannot be read: {error}") from error
     _, found, after = rest.partition(end)
     if not found:
-        raise ValueError(f"there is no {start} ... {end} to fill")
+        raise TuckerkgError(f"{path}: there is no {start} ... {end} to fill; put the two lines where it shall stand")
     return f"{before}{start}\n{block}\n{end}{after}"
 
 

@@ -21,10 +21,7 @@ import torch
 from tuckerkg import manifest
 from tuckerkg.checkpoint import Checkpoint, RunFolder
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
-]
+pytestmark = pytest.mark.faults
 
 ROOT = Path(manifest.__file__).parents[1]
 OPERATIONS = {"openat", "write", "fsync", "close", "rename", "renameat", "renameat2"}
