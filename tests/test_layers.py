@@ -32,6 +32,8 @@ LAYERS = [
     ["tune", "reproduce"],
     ["claims", "figures"],
     ["results_page"],
+    ["cli_options"],
+    ["cli_study"],
     ["cli"],
     ["__main__", "__init__"],
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,10 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tuckerkg import cli_study
+from tuckerkg.cli_options import (
+    DataOption,
+    JsonOption,
+    PlainOption,
+    RunArgument,
+    SetOption,
+    observer,
+    settings_of,
+)
 from tuckerkg.errors import TuckerkgError, printable
 
 if TYPE_CHECKING:
-    from tuckerkg.config import Settings
     from tuckerkg.read_options import ReadOptions
     from tuckerkg.run import Run
 
@@ -28,19 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-
-RunArgument = Annotated[Path, typer.Argument(help="A run folder that `tuckerkg train` wrote.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", help="Folder with datasets by name; else TUCKERKG_DATA, the cache, then download."),
-]
-PlainOption = Annotated[
-    bool, typer.Option("--plain-sigmoid", help="Probability as the score's sigmoid, not fitted on validation.")
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -69,8 +64,8 @@ def demo(
         _remove_run(out)
     dataset = datasets.load("countries")
     show.show_dataset(dataset)
-    with _observer() as observer:
-        run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), observer)
+    with observer() as watching:
+        run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), watching)
     show.show_evaluation(run.evaluate("test"))
     print(f"\n{facts} facts that are missing from the training graph, and that the model believes most:\n")
     believed = run.top_missing(100 * facts, missing_from=("train",))
@@ -132,15 +127,15 @@ def train(
             )
         folder = RunFolder.open(resume)
     else:
-        chosen = _settings(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
+        chosen = settings_of(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
         options = _read_options(columns, delimiter, header, on_error, rejects)
         if out is not None:
             check_place(out)  # before time is spent on reading
         read = _load(chosen.dataset, data, options, allow_leaks)
         show.show_dataset(read)
         folder = api.prepare(read, chosen, out or Path("runs") / (chosen.experiment or read.name))
-    with _observer(folder) as observer:
-        run = api.resume(folder, observer)
+    with observer(folder) as watching:
+        run = api.resume(folder, watching)
     print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {folder.path}")
     if result is not None:
         _write_result(run, result)
@@ -230,115 +225,6 @@ def score(
     show.show_predictions(score_file(_load_run(run, plain), file, options), form)
 
 
-@app.command()
-def params(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or path.")] = "countries",
-    encoder: Annotated[str, typer.Option(help="tgcn or none.")] = "tgcn",
-    decoder: Annotated[str, typer.Option(help="tucker or distmult.")] = "tucker",
-    cp: Annotated[int, typer.Option(help="Number of CP bases n_b; 0 is the full core.", min=0)] = 0,
-    dim: Annotated[int, typer.Option(help="Width of entities, d_e.", min=1)] = 100,
-    relation_dim: Annotated[int, typer.Option(help="Width of relations, d_r.", min=1)] = 100,
-    layers: Annotated[int, typer.Option(help="Layers of the encoder.", min=1)] = 2,
-    data: DataOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Count free parameters as the paper does: #EFP of the embeddings, #NFP of the rest, #ENFP of the encoder."""
-    from tuckerkg import api, show
-
-    named = {"model.dim": dim, "model.relation_dim": relation_dim, "encoder": encoder, "decoder": decoder}
-    if encoder == "tgcn":
-        named |= {"encoder.bases": cp, "encoder.layers": layers}
-    counts = api.count_parameters(dataset, _settings(None, None, named, None), data)
-    if as_json:
-        print(json.dumps(counts))
-    else:
-        show.show_counts(counts)
-
-
-@app.command()
-def tune(
-    experiment: Annotated[str, typer.Argument(help="A TOML file or a shipped experiment to vary.", show_default=False)],
-    space: Annotated[str, typer.Option(help="What to vary: a TOML file, or `tucker`, or `paper` (its own grid).")],
-    trials: Annotated[int, typer.Option(help="Stop when the study has so many finished trials.", min=1)] = 20,
-    minutes: Annotated[float | None, typer.Option(help="Begin no trial after so many minutes.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where the study is kept [default: studies/<experiment>-<space>].")
-    ] = None,
-    changes: SetOption = None,
-    data: DataOption = None,
-) -> None:
-    """Search for settings on the validation split with Optuna. Ctrl-C saves; the same command goes on.
-
-    The test split is not opened. Weak trials are stopped early. Several processes may work on one folder.
-    Example: `tuckerkg tune fb15k-237-tgcn-tucker --space tucker --set train.epochs=8.0 --trials 30`.
-    """
-    from tuckerkg import datasets, show
-    from tuckerkg.config import load_settings, parse_override
-    from tuckerkg.spaces import load_space
-    from tuckerkg.tune import Search
-
-    chosen, fixed = load_space(space), dict(parse_override(change) for change in changes or ())
-    place = folder or Path("studies") / f"{Path(experiment).stem}-{chosen.name}"
-    dataset = datasets.load(load_settings(experiment, {**chosen.fixed, **fixed}).dataset, data=data)
-    search = Search(experiment, chosen, dataset, place, fixed)
-    found = search.run(trials, minutes, told=show.show_trial, observer=_observer)
-    show.show_trials(found, place)
-
-
-@app.command()
-def reproduce(
-    rows: Annotated[
-        list[str] | None,
-        typer.Argument(help="Rows or tables (main, cp, decoder, width, rgcn, bases, subgraph, losses, best)."),
-    ] = None,
-    results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
-    runs: Annotated[Path, typer.Option(help="Where run folders are kept; a run that was begun goes on.")] = Path(
-        "runs"
-    ),
-    only_show: Annotated[bool, typer.Option("--show", help="Train nothing, show what is there.")] = False,
-    data: DataOption = None,
-) -> None:
-    """Run the paper's tables: train what is missing, then show paper, ours, difference, minutes, memory, verdict.
-
-    Examples: `tuckerkg reproduce main`, `tuckerkg reproduce wn18rr-tgcn-tucker`, `tuckerkg reproduce --show`.
-    """
-    from tuckerkg import paper, show
-    from tuckerkg.reproduce import outcome
-    from tuckerkg.reproduce import reproduce as run_rows
-
-    chosen = paper.choose_rows(rows or ())
-    if only_show:
-        outcomes = [outcome(row, results) for row in chosen]
-    else:
-        outcomes = run_rows(
-            paper.runnable(chosen), results=results, runs=runs, observer=_observer, data=data, told=print
-        )
-    show.show_outcomes(outcomes)
-
-
-@app.command("results")
-def write_results(
-    results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("RESULTS.md"),
-    readme: Annotated[
-        Path | None, typer.Option(help="Also fill the headline table of this file, between its marks.")
-    ] = None,
-) -> None:
-    """Write the page of results: the paper's tables, figures and claims beside ours, from result files alone."""
-    from tuckerkg.figures import draw_figures
-    from tuckerkg.results_page import all_outcomes, bench_lines, headline, page, replace_block
-
-    found = all_outcomes(results)
-    filled = None if readme is None else replace_block(readme, "headline", headline(found))  # refuses before it writes
-    figures = draw_figures(found, results / "figures")
-    place = Path(os.path.relpath(results / "figures", out.resolve().parent))
-    text = page(found, [(place / name).as_posix() for name in figures], bench_lines(results))
-    out.write_text(text, encoding="utf-8")
-    if readme is not None and filled is not None:
-        readme.write_text(filled, encoding="utf-8")
-    print(f"{out} and {len(figures)} figures written")
-
-
 @app.command("datasets")
 def list_datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
     """List the datasets that can be used by name, with their counts and where each was found."""
@@ -364,17 +250,15 @@ def show_settings(
     """Print every setting with its value as JSON, and the names of the shipped experiments."""
     from tuckerkg.config import experiment_files
 
-    print(json.dumps(_settings(settings, None, {}, changes).as_dict(), indent=2))
+    print(json.dumps(settings_of(settings, None, {}, changes).as_dict(), indent=2))
     if settings is None:
         print("shipped experiments: " + ", ".join(file.stem for file in experiment_files()), file=sys.stderr)
 
 
-def _settings(file: str | None, dataset: str | None, named: dict[str, Any], changes: list[str] | None) -> Settings:
-    from tuckerkg.config import load_settings, parse_override
-
-    overrides = {key: value for key, value in {"dataset": dataset, **named}.items() if value is not None}
-    overrides.update(parse_override(change) for change in changes or ())
-    return load_settings(file, overrides)
+app.command()(cli_study.params)
+app.command()(cli_study.tune)
+app.command()(cli_study.reproduce)
+app.command()(cli_study.results)
 
 
 def _read_options(
@@ -410,13 +294,6 @@ def _load_run(path: Path, plain: bool = False) -> Run:
 
     folder = RunFolder.open(path)
     return Run(folder, note=lambda text: print(f"tuckerkg: {text}", file=sys.stderr), calibrated=not plain)
-
-
-def _observer(folder: Any = None) -> Any:
-    from tuckerkg.progress import Progress, tensorboard
-
-    wanted = folder is not None and folder.settings["train"].get("tensorboard", False)
-    return Progress(board=tensorboard(str(folder.path / "tensorboard")) if wanted else None)
 
 
 def _write_result(run: Run, target: Path) -> None:

@@ -1,0 +1,41 @@
+"""Options that several verbs share, and what they turn into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tuckerkg.config import Settings
+
+RunArgument = Annotated[Path, typer.Argument(help="A run folder that `tuckerkg train` wrote.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder with datasets by name; else TUCKERKG_DATA, the cache, then download."),
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain-sigmoid", help="Probability as the score's sigmoid, not fitted on validation.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
+]
+
+
+def settings_of(file: str | None, dataset: str | None, named: dict[str, Any], changes: list[str] | None) -> Settings:
+    """Settings of a file with options that were named and ``--set`` on top."""
+    from tuckerkg.config import load_settings, parse_override
+
+    overrides = {key: value for key, value in {"dataset": dataset, **named}.items() if value is not None}
+    overrides.update(parse_override(change) for change in changes or ())
+    return load_settings(file, overrides)
+
+
+def observer(folder: Any = None) -> Any:
+    """What a person sees while training; TensorBoard too where the run asks for it."""
+    from tuckerkg.progress import Progress, tensorboard
+
+    wanted = folder is not None and folder.settings["train"].get("tensorboard", False)
+    return Progress(board=tensorboard(str(folder.path / "tensorboard")) if wanted else None)

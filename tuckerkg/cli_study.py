@@ -1,0 +1,117 @@
+"""Verbs for studies: count parameters, search settings, run the paper's tables, write the page of results."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuckerkg.cli_options import DataOption, JsonOption, SetOption, observer, settings_of
+
+
+def params(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name or path.")] = "countries",
+    encoder: Annotated[str, typer.Option(help="tgcn or none.")] = "tgcn",
+    decoder: Annotated[str, typer.Option(help="tucker or distmult.")] = "tucker",
+    cp: Annotated[int, typer.Option(help="Number of CP bases n_b; 0 is the full core.", min=0)] = 0,
+    dim: Annotated[int, typer.Option(help="Width of entities, d_e.", min=1)] = 100,
+    relation_dim: Annotated[int, typer.Option(help="Width of relations, d_r.", min=1)] = 100,
+    layers: Annotated[int, typer.Option(help="Layers of the encoder.", min=1)] = 2,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count free parameters as the paper does: #EFP of the embeddings, #NFP of the rest, #ENFP of the encoder."""
+    from tuckerkg import api, show
+
+    named = {"model.dim": dim, "model.relation_dim": relation_dim, "encoder": encoder, "decoder": decoder}
+    if encoder == "tgcn":
+        named |= {"encoder.bases": cp, "encoder.layers": layers}
+    counts = api.count_parameters(dataset, settings_of(None, None, named, None), data)
+    if as_json:
+        print(json.dumps(counts))
+    else:
+        show.show_counts(counts)
+
+
+def tune(
+    experiment: Annotated[str, typer.Argument(help="A TOML file or a shipped experiment to vary.", show_default=False)],
+    space: Annotated[str, typer.Option(help="What to vary: a TOML file, or `tucker`, or `paper` (its own grid).")],
+    trials: Annotated[int, typer.Option(help="Stop when the study has so many finished trials.", min=1)] = 20,
+    minutes: Annotated[float | None, typer.Option(help="Begin no trial after so many minutes.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the study is kept [default: studies/<experiment>-<space>].")
+    ] = None,
+    changes: SetOption = None,
+    data: DataOption = None,
+) -> None:
+    """Search for settings on the validation split with Optuna. Ctrl-C saves; the same command goes on.
+
+    The test split is not opened. Weak trials are stopped early. Several processes may work on one folder.
+    Example: `tuckerkg tune fb15k-237-tgcn-tucker --space tucker --set train.epochs=8.0 --trials 30`.
+    """
+    from tuckerkg import datasets, show
+    from tuckerkg.config import load_settings, parse_override
+    from tuckerkg.spaces import load_space
+    from tuckerkg.tune import Search
+
+    chosen, fixed = load_space(space), dict(parse_override(change) for change in changes or ())
+    place = folder or Path("studies") / f"{Path(experiment).stem}-{chosen.name}"
+    dataset = datasets.load(load_settings(experiment, {**chosen.fixed, **fixed}).dataset, data=data)
+    search = Search(experiment, chosen, dataset, place, fixed)
+    found = search.run(trials, minutes, told=show.show_trial, observer=observer)
+    show.show_trials(found, place)
+
+
+def reproduce(
+    rows: Annotated[
+        list[str] | None,
+        typer.Argument(help="Rows or tables (main, cp, decoder, width, rgcn, bases, subgraph, losses, best)."),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
+    runs: Annotated[Path, typer.Option(help="Where run folders are kept; a run that was begun goes on.")] = Path(
+        "runs"
+    ),
+    only_show: Annotated[bool, typer.Option("--show", help="Train nothing, show what is there.")] = False,
+    data: DataOption = None,
+) -> None:
+    """Run the paper's tables: train what is missing, then show paper, ours, difference, minutes, memory, verdict.
+
+    Examples: `tuckerkg reproduce main`, `tuckerkg reproduce wn18rr-tgcn-tucker`, `tuckerkg reproduce --show`.
+    """
+    from tuckerkg import paper, show
+    from tuckerkg.reproduce import outcome
+    from tuckerkg.reproduce import reproduce as run_rows
+
+    chosen = paper.choose_rows(rows or ())
+    if only_show:
+        outcomes = [outcome(row, results) for row in chosen]
+    else:
+        outcomes = run_rows(
+            paper.runnable(chosen), results=results, runs=runs, observer=observer, data=data, told=print
+        )
+    show.show_outcomes(outcomes)
+
+
+def results(
+    folder: Annotated[Path, typer.Option("--results", help="Where result files are kept.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("RESULTS.md"),
+    readme: Annotated[
+        Path | None, typer.Option(help="Also fill the headline table of this file, between its marks.")
+    ] = None,
+) -> None:
+    """Write the page of results: the paper's tables, figures and claims beside ours, from result files alone."""
+    from tuckerkg.figures import draw_figures
+    from tuckerkg.results_page import all_outcomes, bench_lines, headline, page, replace_block
+
+    found = all_outcomes(folder)
+    filled = None if readme is None else replace_block(readme, "headline", headline(found))  # refuses before it writes
+    figures = draw_figures(found, folder / "figures")
+    place = Path(os.path.relpath(folder / "figures", out.resolve().parent))
+    text = page(found, [(place / name).as_posix() for name in figures], bench_lines(folder))
+    out.write_text(text, encoding="utf-8")
+    if readme is not None and filled is not None:
+        readme.write_text(filled, encoding="utf-8")
+    print(f"{out} and {len(figures)} figures written")
