@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "tuckerkg"
 LAYERS = [
     ["errors"],
     ["textfile", "download", "archives", "options", "manifest"],
-    ["rows", "read_options", "read_report", "known_datasets", "metrics_log", "place", "names"],
+    ["rows", "read_options", "read_report", "known_datasets", "metrics_log", "place", "names", "weights"],
     ["layout"],
     ["reading"],
     ["triples"],

@@ -15,8 +15,9 @@ import pytest
 from run_folders import ENTITIES, create, file_size_limit, names, save
 
 from tuckerkg import checkpoint, manifest
-from tuckerkg.checkpoint import RunFolder, check_place
+from tuckerkg.checkpoint import RunFolder
 from tuckerkg.errors import RunFolderError
+from tuckerkg.place import check_place
 
 
 @pytest.fixture

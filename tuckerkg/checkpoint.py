@@ -25,13 +25,11 @@ import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from tuckerkg.errors import RunFolderError
 from tuckerkg.manifest import (
     ASIDE,
-    FORMAT,
     SealedFolder,
     clean_temporaries,
     discard,
@@ -43,17 +41,6 @@ from tuckerkg.manifest import (
 )
 from tuckerkg.metrics_log import MetricsLog
 from tuckerkg.place import CHECKPOINTS, DATA, METRICS, SETTINGS, check_place, check_unused, held, is_run, why_not_a_run
-
-__all__ = [
-    "FORMAT",
-    "Checkpoint",
-    "RunFolder",
-    "SealedFolder",
-    "check_entity_rows",
-    "check_place",
-    "check_weights",
-    "write_sealed",
-]
 
 Ids = npt.NDArray[np.int64]
 
@@ -333,44 +320,6 @@ class RunFolder:
             RunFolderError: on entering, when another process holds it; the message names that process.
         """
         return held(self.path)
-
-
-# ---------------------------------------------------------------------------------------------- tensors
-
-
-def check_weights(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[Sequence[int], torch.dtype]]) -> None:
-    """Refuse weights that do not fit the model: ``expected`` maps each name to its shape and dtype.
-
-    Raises:
-        RunFolderError: names the first tensor that is missing, extra, of another shape or dtype, or not finite.
-    """
-    for name, (shape, dtype) in expected.items():
-        if name not in tensors:
-            raise refusal(f"weights: tensor {name!r} is missing. They belong to another model than the settings say.")
-        tensor = tensors[name]
-        if tuple(tensor.shape) != tuple(shape):
-            raise refusal(f"weights: tensor {name!r} has shape {list(tensor.shape)}, the model needs {list(shape)}.")
-        if tensor.dtype != dtype:
-            raise refusal(f"weights: tensor {name!r} has dtype {tensor.dtype}, the model needs {dtype}.")
-        if (dtype.is_floating_point or dtype.is_complex) and not bool(torch.isfinite(tensor).all()):
-            raise refusal(f"weights: tensor {name!r} holds NaN or infinite values. Use an earlier checkpoint.")
-    for name in tensors:
-        if name not in expected:
-            raise refusal(f"weights: tensor {name!r} is not one of the model's: {', '.join(expected)}.")
-
-
-def check_entity_rows(tensors: Mapping[str, Tensor], name: str, num_entities: int) -> None:
-    """Refuse an entity table ``tensors[name]`` that has not one row for each label in ``entities.json``.
-
-    Raises:
-        RunFolderError: with both counts.
-    """
-    rows = tensors[name].shape[0] if name in tensors and tensors[name].ndim else 0
-    if rows != num_entities:
-        raise refusal(
-            f"entities.json has {num_entities:,} entities but tensor {name!r} has {rows:,} rows. "
-            "The weights belong to other data; copy the whole run folder again from its origin."
-        )
 
 
 def _read_checkpoint(step: int, path: Path) -> Checkpoint:

@@ -118,7 +118,8 @@ def train(
     `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
     """
     from tuckerkg import api, show
-    from tuckerkg.checkpoint import RunFolder, check_place
+    from tuckerkg.checkpoint import RunFolder
+    from tuckerkg.place import check_place
 
     if resume is not None:
         if dataset is not None or settings is not None or changes:

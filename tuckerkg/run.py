@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuckerkg.calibrate import Calibration, fit_calibration
-from tuckerkg.checkpoint import RunFolder, check_entity_rows
+from tuckerkg.checkpoint import RunFolder
 from tuckerkg.config import Settings, build_model, parse_settings
 from tuckerkg.errors import RunFolderError, UnknownNameError, did_you_mean
 from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank, report
@@ -19,6 +19,7 @@ from tuckerkg.model import Encoded, Model
 from tuckerkg.names import Names
 from tuckerkg.predict import Prediction, Predictor
 from tuckerkg.training import choose_device, restore_weights, seen_entities, whole_message_graph
+from tuckerkg.weights import check_entity_rows
 
 SPLITS = ("train", "valid", "test")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tuckerkg.ahead import Ahead
 from tuckerkg.batches import Batch, TrainingGraph
-from tuckerkg.checkpoint import Checkpoint, RunFolder, check_weights
+from tuckerkg.checkpoint import Checkpoint, RunFolder
 from tuckerkg.config import (
     Settings,
     TrainSettings,
@@ -32,6 +32,7 @@ from tuckerkg.interrupt import Interruptions, TrainingInterrupted
 from tuckerkg.model import Model
 from tuckerkg.optimisers import Optimiser
 from tuckerkg.triples import add_inverses
+from tuckerkg.weights import check_weights
 
 
 @dataclass
