@@ -11,7 +11,8 @@ def write(lines: list[dict[str, Any]], out: Path) -> None:
     text = [
         "# Speed and memory",
         "",
-        "Written by `make bench`, all in one run per stage, contenders alternating, medians; nothing by hand.",
+        "Written by `make bench`, all in one run per stage, nothing by hand. Contenders take turns, and medians count; "
+        "the per-edge form, bfloat16, PyG and PyKEEN run once, 1-N and 1-b one after the other.",
         f"Processor: {first['processor']}, {first['threads']} threads, torch {first['torch']}. A ratio is the other's "
         "seconds divided by ours: above 1 the other is slower. Memory is the peak above what was held before.",
         "",
