@@ -105,7 +105,7 @@ def test_a_share_of_the_messages_is_drawn_anew_each_step():
 def test_messages_begin_at_the_epoch_that_was_asked_for():
     batches = WholeGraph(training_graph(), queries=16, messages_from=1.5)
     first = round(1.5 * batches.steps_per_epoch)
-    assert batches.batch(first - 1).graph.num_edges == 0
+    assert batches.batch(first - 1).graph is None
     assert batches.batch(first).graph.num_edges == WholeGraph(training_graph(), queries=16).batch(0).graph.num_edges
     assert batches.batch(first - 1).positives.numel() > 0
 
@@ -121,8 +121,7 @@ def test_sampled_candidates_hold_the_batch_and_a_random_sample_until_told():
     assert torch.equal(ids, ids.unique())
     used = torch.cat([all_of_them.heads, all_of_them.positives]).unique()
     assert len(used) <= len(ids) <= len(used) + 5
-    assert few.graph.num_entities == len(ids)
-    assert few.graph.num_edges == 0
+    assert few.graph is None
     assert batches.batch(batches.steps_per_epoch).entity_ids is None
 
 
@@ -164,3 +163,17 @@ def test_local_ids_are_the_same_by_table_and_by_sorting():
     entity_ids, local = _local_ids(triples, 40)
     assert np.array_equal(entity_ids[local[:, [0, 2]]], triples[:, [0, 2]])
     assert np.array_equal(entity_ids, np.unique(triples[:, [0, 2]]))
+
+
+def test_the_chance_of_a_sampled_candidate_is_how_often_it_is_drawn():
+    graph = training_graph()
+    batches = WholeGraph(graph, queries=4, sampled_candidates=3, sampled_until=400.0, messages_from=400.0)
+    steps = 1500
+    drawn = torch.zeros(graph.num_entities)
+    for step in range(steps):
+        drawn[batches.batch(step).entity_ids] += 1
+    chance = torch.zeros(graph.num_entities)
+    batch = batches.batch(0)
+    chance[:] = batches.log_chance.exp()
+    assert torch.equal(batch.log_chance, batches.log_chance[batch.entity_ids])
+    assert torch.allclose(chance, drawn / steps, atol=0.06)

@@ -21,15 +21,23 @@ from tuckerkg.training import Silent, whole_message_graph
 
 MODELS = list(itertools.product(ENCODERS, DECODERS))
 ALL = list(itertools.product(ENCODERS, DECODERS, LOSSES, BATCHES))
-SMALL = {"model.dim": 8, "model.relation_dim": 8}
+RELATION_DIM = {"rotate": 4, "rescal": 64}
+OPTIONS = {"conve": {"decoder.height": 2, "decoder.kernel": 2}}
+
+
+def small(encoder, decoder):
+    """Settings of a model of width 8, with relations as wide as the decoder needs them."""
+    relation_dim = RELATION_DIM.get(decoder, 8)
+    settings = {"encoder": encoder, "decoder": decoder, "model.dim": 8, **OPTIONS.get(decoder, {})}
+    if encoder == "compgcn":
+        return settings | {"model.relation_dim": 8, "encoder.out_relation_dim": relation_dim}
+    return settings | {"model.relation_dim": relation_dim}
 
 
 def build(encoder, decoder, seed=0):
     torch.manual_seed(seed)
     data = toy_dataset()
-    model = build_model(
-        load_settings(None, {"encoder": encoder, "decoder": decoder, **SMALL}), len(data.entities), len(data.relations)
-    )
+    model = build_model(load_settings(None, small(encoder, decoder)), len(data.entities), len(data.relations))
     return data, model.double()
 
 
@@ -76,7 +84,7 @@ def test_relabelling_entities_permutes_the_scores(encoder, decoder):
 def test_every_parameter_gets_a_gradient(encoder, decoder, loss, batch):
     data, model = build(encoder, decoder)
     model.float()
-    settings = load_settings(None, {"encoder": encoder, "decoder": decoder, "loss": loss, "batch": batch, **SMALL})
+    settings = load_settings(None, {**small(encoder, decoder), "loss": loss, "batch": batch})
     criterion = build_loss(settings)
     graph = TrainingGraph(data.train, len(data.entities), len(data.relations), 0, marks_known=criterion.marks_known)
     whole = build_batches(settings, graph)
@@ -91,8 +99,8 @@ def test_every_parameter_gets_a_gradient(encoder, decoder, loss, batch):
 @pytest.mark.parametrize(("encoder", "decoder", "loss", "batch"), ALL)
 def test_trains_saves_loads_evaluates_predicts(tmp_path, encoder, decoder, loss, batch):
     overrides = {
-        "encoder": encoder, "decoder": decoder, "loss": loss, "batch": batch, **SMALL,
-        "train.epochs": 30.0, "train.evaluate_every": 10.0, "train.lr": 0.03, "train.threads": 1,
+        **small(encoder, decoder), "loss": loss, "batch": batch,
+        "train.epochs": 12.0, "train.evaluate_every": 6.0, "train.lr": 0.03, "train.threads": 1,
     }  # fmt: skip
     if batch == "subgraph":
         overrides |= {"batch.triples": 40, "batch.positives": 25}

@@ -61,6 +61,15 @@ def test_tucker_can_norm_and_drop_the_query_too():
     assert torch.allclose(queries.var(0, unbiased=False), torch.ones(8).double(), atol=0.05)
 
 
+def test_tucker_can_shift_the_query_by_a_vector_per_relation():
+    decoder = TuckER(8, 4, norm=False, translation=True).double()
+    torch.nn.init.normal_(decoder.translation)
+    heads, relations, relation_ids = torch.randn(9, 8).double(), torch.randn(5, 4).double(), torch.randint(5, (9,))
+    turned = torch.einsum("bi,bj,jik->bk", heads, relations[relation_ids], decoder.core.core)
+    shifts = torch.einsum("bj,jk->bk", relations[relation_ids], decoder.translation)
+    assert torch.allclose(decoder.query(heads, relations, relation_ids), turned + shifts)
+
+
 def test_distmult_refuses_unequal_widths():
     with pytest.raises(ValueError, match="relation_dim = dim"):
         DistMult(4, 5)

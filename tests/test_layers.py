@@ -17,7 +17,7 @@ LAYERS = [
     ["reading"],
     ["triples"],
     ["datasets"],
-    ["answers", "dot", "grouping", "norm", "plausible", "sparse", "top"],
+    ["answers", "distance", "dot", "grouping", "norm", "plausible", "sparse", "top"],
     ["graph", "tucker"],
     ["propagate"],
     ["encoders", "decoders", "batches", "losses", "regularisers"],

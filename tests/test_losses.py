@@ -6,10 +6,18 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tuckerkg.dot import DotProduct
-from tuckerkg.losses import LOSSES, BinaryCrossEntropy, BinaryCrossEntropyAll, NTXent, streamed_loss
+from tuckerkg.losses import (
+    LOSSES,
+    BinaryCrossEntropy,
+    BinaryCrossEntropyAll,
+    NTXent,
+    SelfAdversarial,
+    streamed_loss,
+)
 
 B, M, D = 7, 11, 4
 OFFSETS = torch.tensor([0, 2, 3, 3, 6, 7, 8, 10])  # query 2 has no positive
@@ -54,6 +62,20 @@ def plain_bce(scores: Tensor, smoothing: float, mark_all: bool) -> Tensor:
     return total / POSITIVES.numel()
 
 
+def plain_self_adversarial(scores: Tensor, temperature: float) -> Tensor:
+    """One triple against all entities that are no tail of its query, weighted by a softmax that is held fixed."""
+    total = scores.new_zeros(())
+    for query in range(B):
+        tails = positives_of(query)
+        negatives = [t for t in range(M) if t not in tails]
+        weights = torch.softmax(temperature * scores[query, negatives].detach(), 0)
+        for tail in tails:
+            total = total - F.logsigmoid(scores[query, tail]) / 2
+            for weight, t in zip(weights, negatives, strict=True):
+                total = total - weight * F.logsigmoid(-scores[query, t]) / 2
+    return total / POSITIVES.numel()
+
+
 CASES = [
     (NTXent(), lambda s: plain_nt_xent(s, 1.0, 0.0)),
     (NTXent(temperature=0.5), lambda s: plain_nt_xent(s, 0.5, 0.0)),
@@ -62,6 +84,8 @@ CASES = [
     (BinaryCrossEntropy(label_smoothing=0.1), lambda s: plain_bce(s, 0.1, False)),
     (BinaryCrossEntropyAll(), lambda s: plain_bce(s, 0.0, True)),
     (BinaryCrossEntropyAll(label_smoothing=0.3), lambda s: plain_bce(s, 0.3, True)),
+    (SelfAdversarial(), lambda s: plain_self_adversarial(s, 1.0)),
+    (SelfAdversarial(temperature=0.5), lambda s: plain_self_adversarial(s, 0.5)),
 ]
 
 
@@ -98,3 +122,9 @@ def test_large_scores_do_not_overflow():
         gradients = torch.autograd.grad(value, (queries, candidates))
         assert torch.isfinite(value)
         assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_a_query_whose_every_candidate_is_a_tail_has_no_negatives():
+    value, gradient = SelfAdversarial().chunk(torch.zeros(1, 2), torch.tensor([0, 0]), torch.tensor([0, 1]))
+    assert value.item() == pytest.approx(math.log(2.0))
+    assert torch.allclose(gradient, torch.full((1, 2), -0.25))

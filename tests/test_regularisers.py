@@ -64,3 +64,20 @@ def test_a_weight_adds_the_penalty_to_the_loss(name):
 
 def test_no_regulariser_is_zero():
     assert NoRegulariser()(triples()).item() == 0.0
+
+
+def test_n3_of_complex_numbers_is_taken_over_their_moduli():
+    data = toy_dataset()
+    settings = load_settings(
+        None, {"model.dim": 4, "model.relation_dim": 4, "encoder": "none", "decoder": "complex", "batch.queries": 999}
+    )
+    model = build_model(settings, len(data.entities), len(data.relations)).double()
+    batch = build_batches(settings, TrainingGraph(data.train, len(data.entities), len(data.relations), 0)).batch(0)
+    loss = build_loss(settings)
+    penalty = (model.loss(batch, loss, regulariser=N3(weight=1.0)) - model.loss(batch, loss)).item()
+    expected = 0.0
+    for query, (head, relation) in enumerate(zip(batch.heads.tolist(), batch.relation_ids.tolist(), strict=True)):
+        for tail in batch.positives[batch.offsets[query] : batch.offsets[query + 1]].tolist():
+            for row in (model.entities[head], model.relations[relation], model.entities[tail]):
+                expected += sum((row[i] ** 2 + row[i + 2] ** 2).item() ** 1.5 for i in range(2))
+    assert penalty == pytest.approx(expected / len(batch.positives))

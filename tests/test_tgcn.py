@@ -214,3 +214,13 @@ def test_conv_refuses_shapes_that_do_not_fit():
 def test_identity_start_needs_the_message_norm():
     with pytest.raises(ValueError, match="start 'identity' needs message_norm"):
         TGCN(D_E, D_R, start="identity", message_norm=False)
+
+
+def test_without_a_graph_the_layers_are_left_out_as_an_identity_start_has_them():
+    torch.manual_seed(0)
+    encoder = TGCN(6, 4, start="identity", activation="none", output_norm=False).double().eval()
+    entities, relations = torch.randn(9, 6).double(), torch.randn(4, 4).double()
+    edges = torch.stack([torch.randint(9, (20,)), torch.randint(4, (20,)), torch.randint(9, (20,))], 1)
+    with_messages = encoder(MessageGraph.of(edges, 9, dtype=torch.double), entities, relations)[0]
+    assert torch.allclose(encoder(None, entities, relations)[0], with_messages)
+    assert torch.equal(encoder(None, entities, relations)[0], entities)

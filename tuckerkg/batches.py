@@ -24,7 +24,8 @@ class Batch:
     """Queries with their positives, the candidates they are held against, and the messages that encode them.
 
     All ids are local: candidate m is entity ``entity_ids[m]`` of the dataset, or entity m where ``entity_ids`` is None.
-    Query b's positives are ``positives[offsets[b]:offsets[b + 1]]``.
+    Query b's positives are ``positives[offsets[b]:offsets[b + 1]]``. ``log_chance [M]`` is the log of how likely each
+    candidate was to be in the batch, where candidates stand for all entities and that matters; else None.
     """
 
     graph: MessageGraph | None
@@ -34,6 +35,7 @@ class Batch:
     offsets: Tensor
     positives: Tensor
     groups: RowGroups
+    log_chance: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on ``device``."""
@@ -45,6 +47,7 @@ class Batch:
             self.offsets.to(device),
             self.positives.to(device),
             self.groups.to(device),
+            None if self.log_chance is None else self.log_chance.to(device),
         )
 
 
@@ -151,9 +154,9 @@ class WholeGraph:
 
     Messages are the whole training graph, or a random ``message_share`` of it that is drawn anew each step;
     ``remove_own_edges`` keeps the batch's positives out of them, which prepares a new graph each step. Epochs before
-    ``messages_from`` have none: embeddings and decoder learn alone first, many times as fast. While there are no
-    messages, epochs before ``sampled_until`` hold a query against the batch's own entities and ``sampled_candidates``
-    random ones only.
+    ``messages_from`` leave the encoder out: embeddings and decoder learn alone first, many times as fast. Meanwhile,
+    epochs before ``sampled_until`` hold a query against the batch's own entities and ``sampled_candidates``
+    random ones only, each weighed by how seldom it is drawn, so that the sum over them stands for all.
     """
 
     def __init__(
@@ -176,8 +179,8 @@ class WholeGraph:
         last_sampled = round(sampled_until * self.steps_per_epoch)
         self.first_whole = min(last_sampled, self.first_messages) if graph.uses_graph else last_sampled
         self.sampled = min(sampled_candidates, graph.num_entities)
+        self.log_chance = self._log_chance() if self.first_whole else None
         self._order: tuple[int, Tensor] | None = None
-        self._none = graph.messages(graph.triples[:0], graph.num_entities) if self.first_messages else None
         self._whole: MessageGraph | None = None
 
     def batch(self, step: int) -> Batch:
@@ -205,18 +208,26 @@ class WholeGraph:
         sample = self.graph.random(3, step).choice(self.graph.num_entities, self.sampled, replace=False)
         entity_ids = torch.cat([heads, tails, _tensor(sample)]).unique()  # ascending
         return Batch(
-            graph=self.graph.messages(self.graph.triples[:0], len(entity_ids)),
+            graph=None,
             entity_ids=entity_ids,
             heads=torch.searchsorted(entity_ids, heads),
             relation_ids=relation_ids,
             offsets=offsets,
             positives=torch.searchsorted(entity_ids, tails),
             groups=RowGroups.of(relation_ids),
+            log_chance=None if self.log_chance is None else self.log_chance[entity_ids],
         )
+
+    def _log_chance(self) -> Tensor:
+        """Log of the chance that a step's sampled candidates, or its own heads and tails, hold an entity, ``[N]``."""
+        named = torch.cat([self.answers.heads, self.answers.tails])  # every query names its head and its tails
+        each = torch.bincount(named, minlength=self.graph.num_entities) / len(self.answers)
+        missed = (1.0 - self.sampled / self.graph.num_entities) * torch.exp(-self.queries * each)
+        return torch.log1p(-missed)
 
     def _messages(self, step: int, heads: Tensor, relation_ids: Tensor, tails: Tensor) -> MessageGraph | None:
         if step < self.first_messages:
-            return self._none
+            return None
         if self.message_share == 1.0 and not self.remove_own_edges:
             if self._whole is None:
                 self._whole = self.graph.messages(self.graph.triples, self.graph.num_entities)

@@ -23,7 +23,7 @@ from tuckerkg.dot import Precision
 from tuckerkg.encoders import ENCODERS
 from tuckerkg.errors import SettingsError, did_you_mean, printable
 from tuckerkg.losses import LOSSES, ScoreLoss
-from tuckerkg.model import Model
+from tuckerkg.model import Bias, Model
 from tuckerkg.optimisers import LAZY, Name
 from tuckerkg.options import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share
 from tuckerkg.regularisers import REGULARISERS, Regulariser
@@ -42,11 +42,12 @@ class _Section(BaseModel):
 
 
 class ModelSettings(_Section):
-    """Widths of the tables (d_e, d_r) and the deviation they start from."""
+    """Widths of the tables (d_e, d_r), the deviation they start from, and a bias per candidate."""
 
     dim: Positive = 100
     relation_dim: Positive = 100
     init_std: PositiveFloat = 0.1
+    bias: Bias = "none"
 
 
 class TrainSettings(_Section):
@@ -195,7 +196,16 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
         )
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    return Model(num_entities, num_relations, dim, relation_dim, encoder, decoder, init_std=settings.model.init_std)
+    return Model(
+        num_entities,
+        num_relations,
+        dim,
+        relation_dim,
+        encoder,
+        decoder,
+        init_std=settings.model.init_std,
+        bias=settings.model.bias,
+    )
 
 
 def build_loss(settings: Settings) -> ScoreLoss:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from tuckerkg.grouping import RowGroups
 from tuckerkg.sparse import SparseMatrix, SparseRows
 
-Normalise = Literal["relation", "degree"]
+Normalise = Literal["relation", "degree", "symmetric"]
 Order = Literal["source", "fewest"]
 
 
@@ -47,14 +47,15 @@ class MessageGraph:
         """Prepares ``edges [E, 3]`` of (source, relation, target) ids.
 
         ``normalise`` chooses c: "relation" counts the target's edges of the same relation, as Eq. (3) has it;
-        "degree" counts all edges of the target, as the authors' runs do.
+        "degree" counts all edges of the target, as the authors' runs do; "symmetric" is the root of the product of
+        both ends' numbers of edges, the target's that reach it and the source's that leave it.
         """
-        if normalise not in ("relation", "degree"):
-            raise ValueError(f"normalise is 'relation' or 'degree', got {normalise!r}")
+        if normalise not in get_args(Normalise):
+            raise ValueError(f"normalise is {' or '.join(map(repr, get_args(Normalise)))}, got {normalise!r}")
         if order not in ("source", "fewest"):
             raise ValueError(f"order is 'source' or 'fewest', got {order!r}")
         sources, relation_ids, targets = edges.unbind(1)
-        weights = 1.0 / _normaliser(relation_ids, targets, num_entities, normalise).to(dtype)  # [E]
+        weights = 1.0 / _normaliser(edges, num_entities, normalise).to(dtype)  # [E]
         at_target = (
             _at_target(edges, num_entities) if order == "fewest" else torch.zeros_like(sources, dtype=torch.bool)
         )
@@ -88,6 +89,11 @@ class MessageGraph:
             multiplicity=multiplicity,
         )
 
+    @classmethod
+    def empty(cls, num_entities: int, device: torch.device | str) -> MessageGraph:
+        """A graph without edges, in which every layer still sees the entities themselves."""
+        return cls.of(torch.empty(0, 3, dtype=torch.long, device=device), num_entities)
+
     @property
     def num_rows(self) -> int:
         """Number of padded rows, P'."""
@@ -107,10 +113,15 @@ class MessageGraph:
         )
 
 
-def _normaliser(relation_ids: Tensor, targets: Tensor, num_entities: int, normalise: Normalise) -> Tensor:
+def _normaliser(edges: Tensor, num_entities: int, normalise: Normalise) -> Tensor:
     """c of every edge, ``[E]``."""
-    if normalise == "degree":
-        return torch.bincount(targets, minlength=num_entities)[targets]
+    sources, relation_ids, targets = edges.unbind(1)
+    if normalise != "relation":
+        reached = torch.bincount(targets, minlength=num_entities)[targets]
+        if normalise == "degree":
+            return reached
+        left = torch.bincount(sources, minlength=num_entities)[sources]
+        return (reached.double() * left.double()).sqrt()
     _, inverse, counts = torch.unique(relation_ids * num_entities + targets, return_inverse=True, return_counts=True)
     found: Tensor = counts[inverse]
     return found

@@ -27,10 +27,12 @@ CHUNK_SCORES = 1 << 22  # scores held at once: 16 MiB of float32, which stay in 
 class ScoreLoss(Protocol):
     """Turns a chunk of scores into a value and the gradient of the scores.
 
-    ``marks_known`` says whether every known training tail of a query is to be a positive.
+    ``marks_known`` says whether every known training tail of a query is to be a positive; ``sums_candidates`` whether
+    candidates count by their share of a sum of exponentials, which a sample of them can stand for.
     """
 
     marks_known: bool
+    sums_candidates: bool
 
     def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
         """``scores [b, M]`` with positives at ``[rows, positives]`` -> summed loss, gradient ``[b, M]``.
@@ -48,6 +50,7 @@ class NTXent(nn.Module):
     """
 
     marks_known = False
+    sums_candidates = True
 
     def __init__(self, *, temperature: PositiveFloat = 1.0, label_smoothing: Smoothing = 0.0) -> None:
         super().__init__()
@@ -82,6 +85,7 @@ class BinaryCrossEntropy(nn.Module):
     """
 
     marks_known = False
+    sums_candidates = False
 
     def __init__(self, *, label_smoothing: Smoothing = 0.0) -> None:
         super().__init__()
@@ -97,6 +101,7 @@ class BinaryCrossEntropyAll(nn.Module):
     """1-N training with all known tails of a query marked at once: ``sum softplus(s) - sum s[tails]``."""
 
     marks_known = True
+    sums_candidates = False
 
     def __init__(self, *, label_smoothing: Smoothing = 0.0) -> None:
         super().__init__()
@@ -123,10 +128,38 @@ def _binary(
     return value / candidates, gradient.div_(candidates)
 
 
+class SelfAdversarial(nn.Module):
+    """Negative sampling of Sun et al. (2019): ``softplus(-s[t]) + sum over negatives of p softplus(s)``, halved.
+
+    Negatives are the candidates that are no known tail of the query; p is the softmax of ``temperature`` times their
+    scores, through which no gradient flows. How many there are is the batch's matter: ``batch.sampled_candidates``.
+    """
+
+    marks_known = True
+    sums_candidates = False
+
+    def __init__(self, *, temperature: PositiveFloat = 1.0) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+        """Each of a query's k positives meets all of its negatives, so these count k times."""
+        counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)
+        true = scores[rows, positives]  # [K]
+        weights = scores * self.temperature
+        weights[rows, positives] = -torch.inf
+        weights = torch.softmax(weights, 1).nan_to_num_(0.0).mul_(counts[:, None])  # a row without negatives: zeros
+        value = -F.logsigmoid(true).sum() - (weights * F.logsigmoid(-scores)).sum()
+        gradient = torch.sigmoid_(scores).mul_(weights)
+        gradient.index_put_((rows, positives), -torch.sigmoid(-true), accumulate=True)
+        return value / 2.0, gradient.div_(2.0)
+
+
 LOSSES = {
     "softmax": NTXent,
     "bce": BinaryCrossEntropy,
     "bce-all": BinaryCrossEntropyAll,
+    "self-adversarial": SelfAdversarial,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,9 @@ from tuckerkg.grouping import RowGroups
 from tuckerkg.losses import ScoreLoss, streamed_loss
 from tuckerkg.regularisers import Regulariser, Triples
 
+Bias = Literal["none", "free", "distance"]
+Compare = Callable[[Tensor, Tensor], Tensor]
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -27,7 +31,12 @@ class Encoded:
 
     def scores(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Raw scores of every entity as the tail: ``heads [B]``, ``relation_ids [B]`` below 2R -> ``[B, N]``."""
-        return self.model.compare(self.queries(heads, relation_ids), self.entities)
+        return self.compare(self.queries(heads, relation_ids))
+
+    def compare(self, queries: Tensor, ids: slice = slice(None)) -> Tensor:
+        """Raw scores ``[B, M]`` of ``queries`` with the entities at ``ids``."""
+        compare, queries, candidates = self.model.comparison(queries, self.entities[ids], ids)
+        return compare(queries, candidates)
 
     def queries(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Query vectors ``[B, d_q]``, without dropout."""
@@ -46,7 +55,7 @@ class Encoded:
 class Counts:
     """Free parameters as the paper counts them."""
 
-    efp: int  # embeddings: N d_e + 2 R d_r
+    efp: int  # embeddings: N d_e + 2 R d_r, and N biases where there are any
     nfp: int  # everything else
     enfp: int  # the encoder's part of nfp
 
@@ -58,7 +67,9 @@ class Counts:
 class Model(nn.Module):
     """Scores triples: encode all entities, make a query of (head, relation), compare it with candidates.
 
-    The relation table has 2R rows, relation r's inverse at r + R; nobody outside sees the second half.
+    The relation table has 2R rows, relation r's inverse at r + R; nobody outside sees the second half. ``bias`` adds a
+    learnt number per candidate to its scores ("free"), less half its squared length ("distance"): a dot product then
+    ranks as the distance does, since ``-|q - t|^2 / 2`` is ``q . t - |t|^2 / 2`` and a part of the query alone.
     """
 
     def __init__(
@@ -71,25 +82,45 @@ class Model(nn.Module):
         decoder: nn.Module,
         *,
         init_std: float = 0.1,
+        bias: Bias = "none",
     ) -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.init_std = num_entities, num_relations, init_std
         self.entities = nn.Parameter(torch.empty(num_entities, dim))
         self.relations = nn.Parameter(torch.empty(2 * num_relations, relation_dim))
+        self.kind_of_bias = bias
+        self.bias = nn.Parameter(torch.empty(num_entities)) if bias != "none" else None
         self.encoder, self.decoder = encoder, decoder
         self.sparse_rows = False  # True: the entity table's gradient holds the rows of the batch only
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Starts the two tables anew: normal with deviation ``init_std``."""
+        """Starts the two tables anew: normal with deviation ``init_std``. Biases start at 0."""
         nn.init.normal_(self.entities, std=self.init_std)
         nn.init.normal_(self.relations, std=self.init_std)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
-    @property
-    def compare(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The decoder's comparison of queries with candidates."""
-        compare: Callable[[Tensor, Tensor], Tensor] = self.decoder.compare  # type: ignore[assignment]
-        return compare
+    def comparison(
+        self, queries: Tensor, entities: Tensor, ids: Tensor | slice | None = None, less: Tensor | None = None
+    ) -> tuple[Compare, Tensor, Tensor]:
+        """The decoder's comparison, and the queries and candidates to give to it.
+
+        ``entities [M, d]`` are the encoded entities ``ids`` (None: all); ``less [M]`` is taken off their scores. Bias
+        and ``less`` are one more column of the candidates.
+        """
+        compare: Compare = self.decoder.compare  # type: ignore[assignment]
+        if self.bias is None and less is None:
+            return compare, queries, entities
+        bias = entities.new_zeros(len(entities)) if less is None else -less
+        if self.bias is not None:
+            bias = bias + (self.bias if ids is None else self.bias[ids])
+        if self.kind_of_bias == "distance":
+            bias = bias - 0.5 * entities.square().sum(1)
+        candidates = torch.cat([entities, bias[:, None]], 1)
+        if isinstance(compare, DotProduct):
+            return compare, F.pad(queries, (0, 1), value=1.0), candidates
+        return _Biased(compare), queries, candidates
 
     def encode(self, graph: MessageGraph | None, entity_ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Encoded entities ``[M, d]`` (all, or ``entity_ids``) and relations ``[2R, d_r]``."""
@@ -124,18 +155,22 @@ class Model(nn.Module):
         entities, relations = self.encode(batch.graph, batch.entity_ids)
         heads = F.embedding(batch.heads, entities)
         queries = self.query(heads, relations, batch.relation_ids, batch.groups)
-        compare = DotProduct(precision) if isinstance(self.compare, DotProduct) else self.compare
-        value = streamed_loss(loss, compare, queries, entities, batch.offsets, batch.positives)
+        less = batch.log_chance if loss.sums_candidates else None
+        compare, asked, candidates = self.comparison(queries, entities, batch.entity_ids, less)
+        compare = DotProduct(precision) if isinstance(compare, DotProduct) else compare
+        value = streamed_loss(loss, compare, asked, candidates, batch.offsets, batch.positives)
         if l2:
             value = value + l2 * (self._rows(batch.entity_ids).square().mean() + self.relations.square().mean())
         if l2_encoded:
             value = value + l2_encoded * (entities.square().mean() + relations.square().mean())
         if getattr(self.decoder, "orthogonality", 0.0):
-            value = value + self.decoder.penalty(relations)  # type: ignore[operator]
+            value = value + self.decoder.penalty(F.embedding(batch.groups.used, relations))  # type: ignore[operator]
         if regulariser is not None and regulariser.weight:
             counts = (batch.offsets[1:] - batch.offsets[:-1]).to(queries.dtype)
-            rows = F.embedding(batch.relation_ids, relations)
-            value = value + regulariser(Triples(heads, rows, queries, entities, counts, batch.positives))
+            used = F.embedding(batch.relation_ids, relations)
+            sizes = getattr(self.decoder, "magnitudes", _as_they_are)
+            triples = Triples(sizes(heads), sizes(used), sizes(queries), sizes(entities), counts, batch.positives)
+            value = value + regulariser(triples)
         return value
 
     def encoded(self, graph: MessageGraph | None) -> Encoded:
@@ -153,4 +188,19 @@ class Model(nn.Module):
         """#EFP, #NFP and #ENFP of the paper's tables."""
         enfp = sum(parameter.numel() for parameter in self.encoder.parameters())
         decoder = sum(parameter.numel() for parameter in self.decoder.parameters())
-        return Counts(self.entities.numel() + self.relations.numel(), enfp + decoder, enfp)
+        biases = 0 if self.bias is None else self.bias.numel()
+        return Counts(self.entities.numel() + self.relations.numel() + biases, enfp + decoder, enfp)
+
+
+def _as_they_are(rows: Tensor) -> Tensor:
+    return rows
+
+
+class _Biased:
+    """A comparison plus the candidates' last column."""
+
+    def __init__(self, compare: Compare) -> None:
+        self.compare = compare
+
+    def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        return self.compare(queries, candidates[:, :-1]) + candidates[:, -1]

@@ -164,7 +164,7 @@ class Predictor:
         relation_ids = torch.arange(self.num_relations)
         heads = torch.full_like(relation_ids, head)
         queries = self.encoded.queries(heads, relation_ids)
-        scores = self.encoded.model.compare(queries, self.encoded.entities[tail : tail + 1])[:, 0].cpu()
+        scores = self.encoded.compare(queries, slice(tail, tail + 1))[:, 0].cpu()
         order = torch.sort(scores, descending=True, stable=True).indices.tolist()
         found = [self._prediction(head, r, tail, scores[r].item()) for r in order]
         return [fact for fact in found if include_known or not fact.known][:k]

@@ -59,15 +59,7 @@ class TuckerCore(nn.Module):
             return rows.new_zeros(0, self.out_dim)
         if self.bases:
             return (rows @ self.w2.T * F.embedding(groups.relation_ids, self.factors(relations))) @ self.w3
-        matrices = self.matrices(relations, groups)
-        # split, not slices: its gradient is one concatenation instead of a full-size zero tensor per bucket.
-        blocks = rows.split([bucket.stop - bucket.start for bucket in groups.buckets])
-        parts = matrices.split([bucket.relation_ids.numel() for bucket in groups.buckets])
-        products = [
-            torch.bmm(block.view(len(part), -1, self.in_dim), part).flatten(0, 1)  # [B L, d_out]
-            for block, part in zip(blocks, parts, strict=True)
-        ]
-        return torch.cat(products)
+        return grouped_product(rows, self.matrices(relations, groups), groups)
 
     def matrices(self, relations: Tensor, groups: RowGroups) -> Tensor:
         """Full core: the matrices ``W_c x2 e_r`` of the relations in use, ``[R', in_dim, out_dim]``."""
@@ -79,3 +71,15 @@ class TuckerCore(nn.Module):
     def factors(self, relations: Tensor) -> Tensor:
         """CP core: the projected relations ``[2R, bases]``."""
         return F.dropout(relations @ self.w1.T, self.relation_dropout, self.training)
+
+
+def grouped_product(rows: Tensor, matrices: Tensor, groups: RowGroups) -> Tensor:
+    """Padded ``rows [P', d_in]`` times their relation's matrix: ``matrices [R', d_in, d_out]`` of ``groups.used``."""
+    # split, not slices: its gradient is one concatenation instead of a full-size zero tensor per bucket.
+    blocks = rows.split([bucket.stop - bucket.start for bucket in groups.buckets])
+    parts = matrices.split([bucket.relation_ids.numel() for bucket in groups.buckets])
+    products = [
+        torch.bmm(block.view(len(part), -1, rows.shape[1]), part).flatten(0, 1)  # [B L, d_out]
+        for block, part in zip(blocks, parts, strict=True)
+    ]
+    return torch.cat(products)

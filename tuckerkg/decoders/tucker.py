@@ -18,7 +18,8 @@ class TuckER(nn.Module):
 
     As in the paper: batch norm and dropout (``dropout``, dr_d) on the head. ``query_norm`` and ``query_dropout`` do the
     same on the query, as TuckER's own code does; they are off by default. ``orthogonality`` weighs a penalty on
-    relation matrices that stretch what they turn (MEIM, Tran and Takasu 2022), off by default.
+    relation matrices that stretch what they turn (MEIM, Tran and Takasu 2022), off by default. ``translation`` adds a
+    vector per relation to the query, a linear image of the relation.
     """
 
     compare = DotProduct()
@@ -33,6 +34,7 @@ class TuckER(nn.Module):
         query_dropout: Dropout = 0.0,
         query_norm: bool = False,
         orthogonality: NonNegativeFloat = 0.0,
+        translation: bool = False,
     ) -> None:
         super().__init__()
         # Normed heads and candidates would start with scores of deviation sqrt(dim), far from a uniform softmax.
@@ -41,6 +43,7 @@ class TuckER(nn.Module):
         self.query_norm = WeightedBatchNorm(dim) if query_norm else None
         self.dropout, self.query_dropout = dropout, query_dropout
         self.orthogonality = orthogonality
+        self.translation = nn.Parameter(torch.zeros(relation_dim, dim)) if translation else None
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d_r]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
@@ -50,12 +53,14 @@ class TuckER(nn.Module):
         heads = F.dropout(heads, self.dropout, self.training)
         queries = self.core(F.embedding(groups.source, heads), relations, groups)
         queries = F.embedding(groups.position, queries)  # [B, d]
+        if self.translation is not None:
+            queries = queries + F.embedding(relation_ids, relations @ self.translation)
         if self.query_norm is not None:
             queries = self.query_norm(queries)
         return F.dropout(queries, self.query_dropout, self.training)
 
     def penalty(self, relations: Tensor) -> Tensor:
-        """``orthogonality`` times the mean over ``relations [2R, d_r]`` of ``|W_r^T W_r - I|_F^2 / d``."""
+        """``orthogonality`` times the mean over ``relations [R', d_r]`` of ``|W_r^T W_r - I|_F^2 / d``."""
         core = self.core.core
         matrices = (relations @ core.flatten(1)).view(-1, *core.shape[1:])  # [2R, d, d]
         excess = matrices.mT @ matrices - torch.eye(core.shape[2], dtype=core.dtype, device=core.device)

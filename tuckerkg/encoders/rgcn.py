@@ -124,8 +124,10 @@ class RGCN(nn.Module):
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, graph: MessageGraph, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """``entities [N, d]``, ``relations [2R, d_r]`` -> the same shapes, entities encoded."""
+    def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """``entities [N, d]``, ``relations [2R, d_r]`` -> the same shapes, entities encoded; no graph, no layers."""
+        if graph is None:
+            return F.dropout(entities, self.dropout, self.training), relations
         for depth, layer in enumerate(self.layers):
             entities = layer(entities, graph)
             if depth < len(self.layers) - 1:

@@ -153,8 +153,14 @@ class TGCN(nn.Module):
         if self.output_norm is not None:
             self.output_norm.reset_parameters()
 
-    def forward(self, graph: MessageGraph, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """``entities [N, d_e]``, ``relations [2R, d_r]`` -> the same shapes, entities encoded."""
+    def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """``entities [N, d_e]``, ``relations [2R, d_r]`` -> the same shapes, entities encoded.
+
+        Without a graph the layers are left out, which is what layers of ``start`` "identity" begin as.
+        """
+        if graph is None:
+            entities = entities if self.output_norm is None else self.output_norm(entities)
+            return F.dropout(entities, self.output_dropout, self.training), relations
         last = len(self.layers) - 1
         for depth, layer in enumerate(self.layers):
             entities = layer(entities, relations, graph)

@@ -1,0 +1,54 @@
+"""Conv-TransE, the decoder of SACN (Shang et al., 2019)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuckerkg.dot import DotProduct
+from tuckerkg.grouping import RowGroups
+from tuckerkg.norm import WeightedBatchNorm
+from tuckerkg.options import Dropout, Positive
+
+
+class ConvTransE(nn.Module):
+    """Head and relation as the two channels of a line, convolved without a fold, so that positions stay in step.
+
+    ``q = relu(norm(W vec(relu(norm(conv(norm([h, e_r])))))))`` with kernels of odd length ``kernel``.
+    """
+
+    compare = DotProduct()
+
+    def __init__(
+        self,
+        dim: int,
+        relation_dim: int,
+        *,
+        filters: Positive = 50,
+        kernel: Positive = 5,
+        input_dropout: Dropout = 0.0,
+        map_dropout: Dropout = 0.2,
+        dropout: Dropout = 0.2,
+    ) -> None:
+        super().__init__()
+        if dim != relation_dim or kernel % 2 == 0:
+            raise ValueError(
+                f"Conv-TransE needs relation_dim = dim and an odd decoder.kernel, "
+                f"got dim {dim}, relation_dim {relation_dim}, kernel {kernel}"
+            )
+        self.input_dropout, self.map_dropout, self.dropout = input_dropout, map_dropout, dropout
+        self.input_norm = nn.BatchNorm1d(2)
+        self.convolution = nn.Conv1d(2, filters, kernel, padding=kernel // 2)
+        self.map_norm = nn.BatchNorm1d(filters)
+        self.project = nn.Linear(filters * dim, dim)
+        self.norm = WeightedBatchNorm(dim)
+
+    def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
+        """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
+        lines = self.input_norm(torch.stack([heads, F.embedding(relation_ids, relations)], 1))  # [B, 2, d]
+        lines = F.dropout(lines, self.input_dropout, self.training)
+        maps = F.relu(self.map_norm(self.convolution(lines)))
+        maps = F.dropout(maps, self.map_dropout, self.training)
+        queries = F.dropout(self.project(maps.flatten(1)), self.dropout, self.training)
+        return F.relu(self.norm(queries))

@@ -1,0 +1,77 @@
+"""Comparisons by distance: ``margin - |q - t|``. Nothing of the size queries x candidates x width exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Norm = Literal[1, 2]
+
+TILE_NUMBERS = 1 << 18  # differences held at once: 1 MiB of float32, which stay in a core's cache
+
+
+class NormDistance:
+    """``compare(queries [B, d], candidates [M, d]) -> margin - |q - t|_p``."""
+
+    def __init__(self, margin: float, p: Norm) -> None:
+        self.margin, self.p = margin, p
+
+    def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Differences are taken one by one: the detour over a product loses digits where points are close."""
+        mode = "donot_use_mm_for_euclid_dist"
+        return self.margin - torch.cdist(queries, candidates, float(self.p), compute_mode=mode)
+
+
+class ModulusDistance:
+    """``margin - sum over i of |q_i - t_i|`` for complex numbers: first all real parts, then all imaginary ones."""
+
+    def __init__(self, margin: float) -> None:
+        self.margin = margin
+
+    def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """``[B, d], [M, d] -> [B, M]``, d even."""
+        distances: Tensor = _SumOfModuli.apply(queries, candidates)  # type: ignore[no-untyped-call]
+        return self.margin - distances
+
+
+class _SumOfModuli(torch.autograd.Function):
+    """Candidates in tiles; differences are taken again on the way back instead of being kept."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, candidates)
+        distances = queries.new_empty(len(queries), len(candidates))
+        for tile in _tiles(queries, candidates):
+            real, imaginary = _differences(queries, candidates[tile])
+            distances[:, tile] = real.square_().addcmul_(imaginary, imaginary).sqrt_().sum(2)
+        return distances
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        queries, candidates = ctx.saved_tensors
+        grad_queries, grad_candidates = torch.zeros_like(queries), torch.zeros_like(candidates)
+        half = queries.shape[1] // 2
+        for tile in _tiles(queries, candidates):
+            real, imaginary = _differences(queries, candidates[tile])
+            modulus = torch.addcmul(real.square(), imaginary, imaginary).sqrt_()
+            modulus.clamp_(min=torch.finfo(modulus.dtype).tiny)  # equal numbers: the differences are 0 as well
+            slope = gradients[0][:, tile, None] / modulus  # [B, m, d / 2]
+            for part, found in ((slice(half), real.mul_(slope)), (slice(half, None), imaginary.mul_(slope))):
+                grad_queries[:, part] += found.sum(1)
+                grad_candidates[tile, part] -= found.sum(0)
+        return grad_queries, grad_candidates
+
+
+def _differences(queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Real and imaginary parts of q - t, ``[B, m, d / 2]`` each."""
+    (q_real, q_imaginary), (t_real, t_imaginary) = queries.chunk(2, 1), candidates.chunk(2, 1)
+    return q_real[:, None] - t_real, q_imaginary[:, None] - t_imaginary
+
+
+def _tiles(queries: Tensor, candidates: Tensor) -> Iterator[slice]:
+    size = max(1, TILE_NUMBERS // max(1, queries.numel() // 2))
+    for first in range(0, len(candidates), size):
+        yield slice(first, first + size)

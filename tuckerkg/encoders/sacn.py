@@ -1,0 +1,82 @@
+"""The weighted graph convolution of SACN (Shang et al., 2019): one learnt weight per relation and layer."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuckerkg.graph import MessageGraph, Normalise, Order
+from tuckerkg.norm import WeightedBatchNorm
+from tuckerkg.options import Dropout, NonNegative, Positive
+from tuckerkg.propagate import factor_products
+
+
+class SACNLayer(nn.Module):
+    """``h'_v = norm(sum over edges (u, r, v) of a_r h_u W / c + h_v W + b)``, before the tanh."""
+
+    def __init__(self, in_dim: int, out_dim: int, num_relations: int) -> None:
+        super().__init__()
+        self.strengths = nn.Parameter(torch.empty(num_relations))  # a_r
+        self.weight = nn.Parameter(torch.empty(in_dim, out_dim))
+        self.bias = nn.Parameter(torch.empty(out_dim))
+        self.norm = WeightedBatchNorm(out_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Strengths start at 1, the matrix as Xavier has it, bias 0."""
+        nn.init.ones_(self.strengths)
+        nn.init.xavier_normal_(self.weight)
+        nn.init.zeros_(self.bias)
+        self.norm.reset_parameters()
+
+    def forward(self, entities: Tensor, graph: MessageGraph) -> Tensor:
+        """``entities [N, in_dim] -> [N, out_dim]``."""
+        turned = entities @ self.weight
+        if graph.num_edges:
+            strengths = self.strengths[:, None].expand(-1, turned.shape[1])
+            turned = turned + graph.scatter @ factor_products(turned, strengths, graph)
+        out: Tensor = self.norm(turned + self.bias)
+        return out
+
+
+class SACN(nn.Module):
+    """The encoder: ``layers`` weighted graph convolutions, each followed by tanh and ``dropout``.
+
+    ``out_dim`` is the width of every layer's output, 0 that of the embeddings. The relations' embeddings pass
+    unchanged; ``num_relations`` counts inverses.
+    """
+
+    uses_graph = True
+    order: Order = "fewest"
+
+    def __init__(
+        self,
+        dim: int,
+        relation_dim: int,
+        num_relations: int,
+        *,
+        layers: Positive = 2,
+        out_dim: NonNegative = 0,
+        normalise: Normalise = "degree",
+        dropout: Dropout = 0.0,
+    ) -> None:
+        super().__init__()
+        self.normalise: Normalise = normalise
+        self.out_dim, self.out_relation_dim, self.dropout = out_dim or dim, relation_dim, dropout
+        widths = [dim] + [self.out_dim] * layers
+        self.layers = nn.ModuleList(SACNLayer(*pair, num_relations) for pair in pairwise(widths))
+
+    def reset_parameters(self) -> None:
+        """Starts every parameter anew."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """``entities [N, d]``, ``relations [2R, d_r]`` -> entities ``[N, out_dim]``, the same relations."""
+        graph = MessageGraph.empty(len(entities), entities.device) if graph is None else graph
+        for layer in self.layers:
+            entities = F.dropout(torch.tanh(layer(entities, graph)), self.dropout, self.training)
+        return entities, relations
