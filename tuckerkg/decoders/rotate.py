@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuckerkg.decoders.complex import complex_product
-from tuckerkg.distance import ModulusDistance
+from tuckerkg.distance import ModulusDistance, Norm, NormDistance
 from tuckerkg.grouping import RowGroups
 from tuckerkg.options import Dropout, PositiveFloat
 
@@ -17,10 +17,13 @@ ANGLE = 10.0  # radians per unit of a relation's row: rows that start with devia
 class RotatE(nn.Module):
     """``phi(s, r, t) = margin - sum over i of |h_i exp(i a_i) - t_i|`` in dim / 2 complex numbers; has no parameters.
 
-    A relation is its dim / 2 angles ``a = 10 e_r``.
+    A relation is its dim / 2 angles ``a = 10 e_r``. ``p`` 2 takes the root of the sum of squares instead, as PyG and
+    PyKEEN do.
     """
 
-    def __init__(self, dim: int, relation_dim: int, *, margin: PositiveFloat = 9.0, dropout: Dropout = 0.0) -> None:
+    def __init__(
+        self, dim: int, relation_dim: int, *, margin: PositiveFloat = 9.0, p: Norm = 1, dropout: Dropout = 0.0
+    ) -> None:
         super().__init__()
         if dim % 2 or relation_dim * 2 != dim:
             raise ValueError(
@@ -29,7 +32,7 @@ class RotatE(nn.Module):
                 + (f" and model.dim={dim + 1}" if dim % 2 else "")
             )
         self.dropout = dropout
-        self.compare = ModulusDistance(margin)
+        self.compare = ModulusDistance(margin) if p == 1 else NormDistance(margin, 2)
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d / 2]``, ``relation_ids [B]`` -> turned heads ``[B, d]``."""
