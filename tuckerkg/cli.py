@@ -257,6 +257,7 @@ def show_settings(
 
 
 app.command()(cli_study.params)
+app.command()(cli_study.compare)
 app.command()(cli_study.tune)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.results)

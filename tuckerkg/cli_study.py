@@ -14,8 +14,8 @@ from tuckerkg.cli_options import DataOption, JsonOption, SetOption, observer, se
 
 def params(
     dataset: Annotated[str, typer.Argument(help="A dataset's name or path.")] = "countries",
-    encoder: Annotated[str, typer.Option(help="tgcn or none.")] = "tgcn",
-    decoder: Annotated[str, typer.Option(help="tucker or distmult.")] = "tucker",
+    encoder: Annotated[str, typer.Option(help="tgcn, rgcn, compgcn, sacn or none.")] = "tgcn",
+    decoder: Annotated[str, typer.Option(help="tucker, distmult, complex, ...")] = "tucker",
     cp: Annotated[int, typer.Option(help="Number of CP bases n_b; 0 is the full core.", min=0)] = 0,
     dim: Annotated[int, typer.Option(help="Width of entities, d_e.", min=1)] = 100,
     relation_dim: Annotated[int, typer.Option(help="Width of relations, d_r.", min=1)] = 100,
@@ -34,6 +34,37 @@ def params(
         print(json.dumps(counts))
     else:
         show.show_counts(counts)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; the first is what the others are held against.")],
+    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    relations: Annotated[int, typer.Option(help="How many relations to show, those with most questions.", min=0)] = 10,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the comparison into this PNG or SVG file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold runs against each other: metrics, a paired bootstrap, MRR by relation and by degree.
+
+    Refuses runs that were not asked the same questions in the same way.
+    Example: `tuckerkg compare runs/a runs/b --plot compared.png`.
+    """
+    import sys
+
+    from tuckerkg import show
+    from tuckerkg.compare import compare as hold
+    from tuckerkg.compare_plot import check_plot, draw_comparison
+    from tuckerkg.run import load
+
+    if plot is not None:
+        check_plot(plot)
+    found = hold([load(folder) for folder in runs], split, told=lambda text: print(text, file=sys.stderr))
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        show.show_comparison(found, relations)
+    if plot is not None:
+        draw_comparison(found, plot)
+        print(f"{plot} written", file=sys.stderr)
 
 
 def tune(

@@ -16,6 +16,7 @@ from rich.text import Text
 from tuckerkg.errors import TuckerkgError, printable
 
 if TYPE_CHECKING:
+    from tuckerkg.compare import Comparison, Part
     from tuckerkg.datasets import Listed
     from tuckerkg.evaluate import Evaluation, Metrics
     from tuckerkg.predict import Prediction
@@ -149,6 +150,44 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
             "" if item.peak_memory_mb is None else f"{item.peak_memory_mb:,}",
             item.verdict,
         )
+    _console().print(table)
+
+
+def show_comparison(found: Comparison, relations: int) -> None:
+    """Runs side by side; ``relations`` is how many relations to show."""
+    hits = list(found.evaluations[0].hits)
+    table = Table(title=f"{found.evaluations[0].split} split, filtered, random ties", title_justify="left")
+    for column in ("run", "MRR", *(f"Hits@{k}" for k in hits), "mean rank", "less the first", "95 %", "p"):
+        table.add_column(column, justify="left" if column == "run" else "right")
+    table.add_column("parameters", justify="right")
+    table.add_column("minutes", justify="right")
+    for place, name in enumerate(found.names):
+        metrics = found.evaluations[place].overall
+        held = ["", "", ""]
+        if place:
+            gap = found.differences[place - 1]
+            held = [f"{gap.mrr:+.4f}", f"{gap.low:+.4f} to {gap.high:+.4f}", f"{gap.p:.3f}"]
+        values = [f"{metrics.mrr:.4f}", *(f"{metrics.hits[k]:.4f}" for k in hits), f"{metrics.mr:,.1f}"]
+        size, minutes = f"{found.parameters[place]:,}", f"{found.minutes[place]:.1f}"
+        table.add_row(Text(printable(name)), *values, *held, size, minutes)
+    _console().print(table)
+    _show_parts("MRR by the number of training facts about the answer", found.names, found.degrees)
+    shown = found.relations[:relations]
+    if shown:
+        rest = len(found.relations) - len(shown)
+        title = f"MRR by relation{f', {rest} with fewer questions not shown' if rest else ''}"
+        _show_parts(title, found.names, shown)
+    print(f"protocol {found.evaluations[0].protocol['fingerprint']}; paired bootstrap over triples")
+
+
+def _show_parts(title: str, names: Sequence[str], parts: Sequence[Part]) -> None:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column("queries", justify="right")
+    for name in names:
+        table.add_column(Text(printable(name)), justify="right")
+    for part in parts:
+        table.add_row(Text(printable(part.name)), f"{part.queries:,}", *(f"{value:.4f}" for value in part.mrr))
     _console().print(table)
 
 
