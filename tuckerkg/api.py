@@ -16,9 +16,10 @@ from tuckerkg.known_datasets import KNOWN, canonical_name
 from tuckerkg.run import Run
 from tuckerkg.training import Observer, fit
 from tuckerkg.triples import Dataset
+from tuckerkg.warm import start_from
 
 
-def train(
+def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     dataset: str | Path | Dataset = "countries",
     *,
     out: str | Path,
@@ -28,14 +29,18 @@ def train(
     overrides: Mapping[str, Any] | None = None,
     data: str | Path | None = None,
     observer: Observer | None = None,
+    start: str | Path | None = None,
 ) -> Run:
     """Trains on a dataset (a name, a path, or one already read) and writes the run folder ``out``.
 
     ``settings`` is a TOML file, a shipped experiment's name, or Settings; ``overrides`` are dotted keys on top, such as
-    ``{"train.seed": 1}``. Without ``observer`` a progress bar is drawn on a terminal.
+    ``{"train.seed": 1}``. Without ``observer`` a progress bar is drawn on a terminal. ``start`` is a run folder whose
+    best weights to go on from, for instance that of the decoder alone.
     """
     read = dataset if isinstance(dataset, Dataset) else load_dataset(str(dataset), data=data)
     folder = prepare(read, _settings(read.name, encoder, decoder, settings, overrides), out)
+    if start is not None:
+        start_from(folder, RunFolder.open(Path(start)))
     return resume(folder, observer)
 
 

@@ -92,10 +92,15 @@ def train(
         Path | None, typer.Option(help="The run folder to write [default: runs/<experiment or dataset>].")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder instead of starting one.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="tgcn or none.")] = None,
-    decoder: Annotated[str | None, typer.Option(help="tucker or distmult.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="tgcn, rgcn, compgcn, sacn or none.")] = None,
+    decoder: Annotated[
+        str | None, typer.Option(help="tucker, distmult, complex, rescal, rotate, transe, conve, convtranse.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0)] = None,
     changes: SetOption = None,
+    start: Annotated[
+        Path | None, typer.Option("--start-from", help="A run folder whose best weights to go on from.")
+    ] = None,
     data: DataOption = None,
     result: Annotated[
         Path | None,
@@ -120,11 +125,12 @@ def train(
     from tuckerkg import api, show
     from tuckerkg.checkpoint import RunFolder
     from tuckerkg.place import check_place
+    from tuckerkg.warm import start_from
 
     if resume is not None:
-        if dataset is not None or settings is not None or changes:
+        if dataset is not None or settings is not None or changes or start is not None:
             raise TuckerkgError(
-                "--resume takes everything from the run folder: leave out the dataset, --settings and --set"
+                "--resume takes everything from the run folder: leave out the dataset, --settings, --set, --start-from"
             )
         folder = RunFolder.open(resume)
     else:
@@ -134,7 +140,11 @@ def train(
             check_place(out)  # before time is spent on reading
         read = _load(chosen.dataset, data, options, allow_leaks)
         show.show_dataset(read)
+        former = None if start is None else RunFolder.open(start)
         folder = api.prepare(read, chosen, out or Path("runs") / (chosen.experiment or read.name))
+        if former is not None:
+            afresh = start_from(folder, former)
+            print(f"starts from {former.path}; afresh: {', '.join(afresh) or 'nothing'}")
     with observer(folder) as watching:
         run = api.resume(folder, watching)
     print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {folder.path}")

@@ -29,6 +29,7 @@ class Row(BaseModel):
     x: int | None = None
     base: str = ""
     set: dict[str, Any] = {}
+    start: str = ""  # the row whose run, of the same seed, this one goes on from
 
     @property
     def dataset(self) -> str:
@@ -59,6 +60,11 @@ def paper_rows() -> list[Row]:
     """All rows, in the order of the file."""
     tables = tomllib.loads((Path(__file__).with_name("paper.toml")).read_text(encoding="utf-8"))
     return [Row(table=table, name=name, **row) for table, rows in tables.items() for name, row in rows.items()]
+
+
+def row_named(name: str) -> Row:
+    """One row."""
+    return next(row for row in paper_rows() if row.name == name)
 
 
 def choose_rows(wanted: Sequence[str]) -> list[Row]:

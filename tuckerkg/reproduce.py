@@ -13,9 +13,11 @@ from tuckerkg.api import prepare, resume
 from tuckerkg.checkpoint import RunFolder
 from tuckerkg.datasets import load
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.paper import Row
+from tuckerkg.paper import Row, row_named
 from tuckerkg.results import result_of, write_result
+from tuckerkg.run import Run
 from tuckerkg.training import Observer
+from tuckerkg.warm import start_from
 
 CLOSE = 0.003  # below the paper's MRR by no more than this counts as reached
 NOTHING = 0.002  # a change of MRR by less than this is none
@@ -128,11 +130,29 @@ def reproduce(
                 if result["options"] != settings.as_dict():
                     told(f"{name}: its settings have changed since; remove {results / name}.json to run it again")
                 continue
-            folder = _folder(row, seed, runs / name, data)
-            told(f"{name}: {'goes on' if folder.steps() else 'starts'} in {folder.path}")
-            run = resume(folder, observer(folder))
+            run = _trained(row, seed, runs, data, observer, told)
             write_result(results / f"{name}.json", result_of(run, run.evaluate("valid"), run.evaluate("test")))
     return [outcome(row, results) for row in rows]
+
+
+def _trained(
+    row: Row,
+    seed: int,
+    runs: Path,
+    data: Path | None,
+    observer: Callable[[RunFolder], Observer],
+    told: Callable[[str], None],
+) -> Run:
+    """The run of a row, trained to its end; the run that it starts from is trained first where it is not there."""
+    place = runs / f"{row.name}-seed{seed}"
+    former = None
+    if row.start and not place.exists():
+        former = _trained(row_named(row.start), seed, runs, data, observer, told).folder
+    folder = _folder(row, seed, place, data)
+    if former is not None:
+        start_from(folder, former)
+    told(f"{place.name}: {'goes on' if folder.steps() else 'starts'} in {folder.path}")
+    return resume(folder, observer(folder))
 
 
 def _folder(row: Row, seed: int, place: Path, data: Path | None) -> RunFolder:

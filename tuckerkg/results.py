@@ -33,6 +33,7 @@ def result_of(run: Run, valid: Evaluation, test: Evaluation) -> dict[str, Any]:
         "decoder": settings.decoder["name"],
         "options": settings.as_dict(),
         "seed": settings.train.seed,
+        "started_from": _last_state(run).get("started_from", ""),
         "commit": commit(),
         "threads": torch.get_num_threads(),
         "processor": processor(),

@@ -46,6 +46,7 @@ class State:
     looks_without_gain: int = 0
     minutes: float = 0.0
     cpu_minutes: float = 0.0
+    started_from: str = ""  # the run whose weights were the start; its minutes count
 
 
 class Observer(Protocol):
@@ -169,6 +170,8 @@ class _Loop:
 
     def _look_is_due(self) -> bool:
         train, step = self.settings.train, self.state.step
+        if step == 0 and self.state.started_from:
+            return self.state.looked_at < 0  # weights that were trained before may be the best
         every = max(1, round(train.evaluate_every * self.steps_per_epoch))
         if step == self.state.looked_at or step < train.evaluate_from * self.steps_per_epoch:
             return step == self.total_steps != self.state.looked_at

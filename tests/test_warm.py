@@ -1,0 +1,99 @@
+"""Starting from another run: what is taken over, what counts, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from graphs import toy_dataset
+from typer.testing import CliRunner
+
+from tuckerkg import api
+from tuckerkg.checkpoint import RunFolder
+from tuckerkg.cli import app
+from tuckerkg.config import load_settings
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.run import load
+from tuckerkg.training import Silent
+from tuckerkg.warm import start_from
+
+SMALL = {
+    "model.dim": 8, "model.relation_dim": 8, "decoder.norm": False,
+    "train.epochs": 6.0, "train.evaluate_every": 3.0, "train.threads": 1,
+}  # fmt: skip
+IDENTITY = {
+    "encoder.start": "identity", "encoder.activation": "none", "encoder.output_norm": False, "train.lr": 1e-9
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def decoder_alone(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("warm") / "alone"
+    api.train(toy_dataset(), out=path, encoder="none", overrides={**SMALL, "train.lr": 0.03}, observer=Silent())
+    return path
+
+
+def test_an_identity_encoder_on_top_starts_exactly_where_the_decoder_ended(decoder_alone, tmp_path):
+    before = load(decoder_alone)
+    run = api.train(
+        toy_dataset(), out=tmp_path / "top", encoder="tgcn", overrides={**SMALL, **IDENTITY}, observer=Silent(),
+        start=decoder_alone,
+    )  # fmt: skip
+    heads, relation_ids = torch.arange(5), torch.tensor([0, 1, 2, 3, 4])
+    ours, theirs = (found.encoded.scores(heads, relation_ids) for found in (run, before))
+    assert torch.allclose(ours, theirs, atol=1e-5)
+    assert run.metrics[0]["step"] == 0
+    assert run.metrics[0]["valid"]["mrr"] == pytest.approx(before.state["best_mrr"])
+
+
+def test_the_minutes_before_count_and_the_origin_is_kept(decoder_alone, tmp_path):
+    run = api.train(
+        toy_dataset(), out=tmp_path / "on", encoder="none", overrides=SMALL, observer=Silent(), start=decoder_alone
+    )
+    former = RunFolder.open(decoder_alone).load()
+    newest = run.folder.load()
+    assert newest.state["minutes"] > former.state["minutes"]
+    assert newest.state["started_from"] == "alone"
+    assert run.metrics[0]["minutes"] >= former.state["minutes"] - 1e-4
+
+
+def test_going_on_after_a_stop_does_not_need_the_former_run(decoder_alone, tmp_path):
+    settings = load_settings(None, {**SMALL, "encoder": "none", "dataset": "ring"})
+    folder = api.prepare(toy_dataset(), settings, tmp_path / "child")
+    assert start_from(folder, RunFolder.open(decoder_alone)) == []
+    assert api.resume(RunFolder.open(tmp_path / "child"), Silent()).metrics[0]["step"] == 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "changes", "said"),
+    [
+        (toy_dataset(), {"model.dim": 6, "model.relation_dim": 6}, "equal widths"),
+        (toy_dataset(30), {}, "other entities"),
+        (replace(toy_dataset(), valid=toy_dataset().test, test=toy_dataset().valid), {}, "another valid split"),
+    ],
+)
+def test_other_widths_names_and_splits_are_refused(decoder_alone, tmp_path, dataset, changes, said):
+    settings = load_settings(None, {**SMALL, "encoder": "none", "dataset": "ring", **changes})
+    folder = api.prepare(dataset, settings, tmp_path / "child")
+    with pytest.raises(TuckerkgError, match=said):
+        start_from(folder, RunFolder.open(decoder_alone))
+
+
+def test_a_run_that_has_begun_is_not_overwritten(decoder_alone):
+    with pytest.raises(TuckerkgError, match="already begun"):
+        start_from(RunFolder.open(decoder_alone), RunFolder.open(decoder_alone))
+
+
+def test_the_command_line_names_what_starts_afresh_and_refuses_a_folder_that_is_no_run(tmp_path):
+    quick = [f"--set={key}={str(value).lower()}" for key, value in {**SMALL, "batch.queries": 2048}.items()]
+    runner = CliRunner()
+    alone = runner.invoke(app, ["train", "--encoder", "none", "--out", str(tmp_path / "a"), *quick])
+    assert alone.exit_code == 0, alone.output
+    told = runner.invoke(app, ["train", "--out", str(tmp_path / "b"), "--start-from", str(tmp_path / "a"), *quick])
+    assert told.exit_code == 0, told.output
+    assert "afresh: encoder.layers.0.bias" in told.output
+    refused = runner.invoke(app, ["train", "--out", str(tmp_path / "c"), "--start-from", str(tmp_path / "no"), *quick])
+    assert isinstance(refused.exception, TuckerkgError) or refused.exit_code == 2
+    assert not (tmp_path / "c").exists()

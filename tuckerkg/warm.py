@@ -1,0 +1,52 @@
+"""Going on from another run's weights: the decoder first, the encoder on top of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import torch
+
+from tuckerkg.checkpoint import RunFolder
+from tuckerkg.config import build_model, parse_settings
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.optimisers import Optimiser
+from tuckerkg.training import State
+
+
+def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
+    """Gives the new run ``folder`` the best weights of ``former`` as its start; names what starts afresh.
+
+    Weights are taken over by name; what ``former`` does not have, such as an encoder, starts as its settings say. The
+    minutes of ``former`` count as the new run's. Raises TuckerkgError where the data or the widths differ: with other
+    splits, validation of the one may have been training of the other.
+    """
+    if folder.steps():
+        raise TuckerkgError(f"{folder.path}: has already begun; only a new run can start from another one")
+    if list(folder.entities()) != list(former.entities()) or list(folder.relations()) != list(former.relations()):
+        raise TuckerkgError(f"{former.path}: was trained on other entities or relations than {folder.path} has")
+    for split in ("train", "valid"):
+        if not np.array_equal(folder.split(split), former.split(split)):
+            raise TuckerkgError(f"{former.path}: has another {split} split than {folder.path}")
+    settings = parse_settings(folder.settings, str(folder.path))
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.train.seed)
+        model = build_model(settings, len(folder.entities()), len(folder.relations()))
+    checkpoint, mine = former.best(), model.state_dict()
+    taken = {
+        name: tensor
+        for name, tensor in checkpoint.weights.items()
+        if name in mine and (mine[name].shape, mine[name].dtype) == (tensor.shape, tensor.dtype)
+    }
+    for name in ("entities", "relations"):
+        if name not in taken:
+            here, there = tuple(mine[name].shape), tuple(checkpoint.weights[name].shape)
+            raise TuckerkgError(
+                f"{former.path}: its table of {name} is {there}, this run's is {here}; use equal widths"
+            )
+    newest = former.load()
+    spent = checkpoint.state if newest is None else newest.state
+    state = State(minutes=spent["minutes"], cpu_minutes=spent["cpu_minutes"], started_from=former.path.resolve().name)
+    fresh = Optimiser(model, settings.train.optimiser, settings.train.lr).tensors()
+    folder.save(0, mine | taken, fresh, {**asdict(state), "losses": []}, keep={0})
+    return sorted(set(mine) - set(taken))
