@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from graphs import toy_dataset
 
 from tuckerkg.batches import TrainingGraph
 from tuckerkg.config import build_batches, build_loss, build_model, load_settings
@@ -121,3 +122,33 @@ def test_the_penalty_is_part_of_the_loss_when_asked_for():
         batch = build_batches(settings, TrainingGraph(triples, 20, 2, 0)).batch(0)
         values.append(model.loss(batch, build_loss(settings)).item())
     assert values[1] - values[0] == pytest.approx(model.decoder.penalty(model.relations).item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "relation_dim"), [("tucker", 4), ("distmult", 6)])
+def test_asking_for_the_relation_gives_the_scores_of_asking_for_the_tail(name, relation_dim):
+    decoder = {"tucker": TuckER, "distmult": DistMult}[name](6, relation_dim).double().eval()
+    entities, relations = torch.randn(5, 6).double(), torch.randn(4, relation_dim).double()
+    heads, tails = torch.tensor([0, 1, 4]), torch.tensor([2, 1, 3])
+    scores = decoder.relation_query(entities[heads], entities[tails]) @ relations.T
+    for relation in range(4):
+        queries = decoder.query(entities[heads], relations, torch.full((3,), relation))
+        expected = decoder.compare(queries, entities)[torch.arange(3), tails]
+        assert torch.allclose(scores[:, relation], expected)
+
+
+def test_the_relation_loss_is_the_cross_entropy_over_relations():
+    data, settings = toy_dataset(), load_settings(None, {"encoder": "none", "batch.queries": 4})
+    model = build_model(settings, len(data.entities), len(data.relations)).double().eval()
+    batch = build_batches(settings, TrainingGraph(data.train, len(data.entities), len(data.relations), 0)).batch(0)
+    loss = build_loss(settings)
+    gained = {(model.loss(batch, loss, relation_loss=2.0) - model.loss(batch, loss)).item() for _ in range(50)}
+    expected = []
+    for query in range(len(batch.heads)):  # one random query of the four is asked, with one random tail of its own
+        head, asked = batch.heads[query], batch.relation_ids[query]
+        for tail in batch.positives[batch.offsets[query] : batch.offsets[query + 1]]:
+            ids = torch.arange(2 * len(data.relations))
+            queries = model.query(model.entities[head].expand(len(ids), -1), model.relations, ids)
+            expected.append(-2.0 * torch.log_softmax(queries @ model.entities[tail], 0)[asked].item())
+    for value in gained:
+        assert min(abs(value - other) for other in expected) < 1e-9
+    assert len({round(value, 9) for value in gained}) > 1

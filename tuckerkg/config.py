@@ -65,6 +65,7 @@ class TrainSettings(_Section):
     clip: NonNegativeFloat = 1.0  # gradient norm, 0: not clipped
     l2: NonNegativeFloat = 0.0  # on the embeddings
     l2_encoded: NonNegativeFloat = 0.0  # on what the encoder makes of them
+    relation_loss: NonNegativeFloat = 0.0  # weight of predicting the relation too; decoders tucker and distmult
     evaluate_every: PositiveFloat = 5.0  # epochs between looks at validation
     evaluate_from: NonNegativeFloat = 0.0  # epochs before the first look
     patience: NonNegative = 0  # looks without a better MRR before stopping, 0: never
@@ -119,6 +120,12 @@ class Settings(_Section):
             raise SettingsError(
                 f"train.optimiser: {self.train.optimiser} moves only the entities of a random subgraph, and "
                 f"batch.name is {self.batch['name']}; set batch.name=subgraph, or use adam or adagrad"
+            )
+        able = [name for name, kind in DECODERS.items() if hasattr(kind, "relation_query")]
+        if self.train.relation_loss and self.decoder["name"] not in able:
+            raise SettingsError(
+                f"train.relation_loss: the decoder {self.decoder['name']} cannot ask for relations; "
+                f"set it to 0, or use {' or '.join(able)}"
             )
         return self
 

@@ -149,7 +149,9 @@ class _Loop:
         torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
         self.model.train()
         self.optimiser.zero_grad()
-        value = self.model.loss(batch, self.loss, train.l2, train.l2_encoded, train.precision, self.regulariser)
+        value = self.model.loss(
+            batch, self.loss, train.l2, train.l2_encoded, train.precision, self.regulariser, train.relation_loss
+        )
         value.backward()
         norm = self.optimiser.clip(train.clip)
         self._refuse_non_finite(value, norm, len(batch.heads))

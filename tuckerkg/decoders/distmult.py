@@ -27,3 +27,7 @@ class DistMult(nn.Module):
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
         return F.dropout(heads, self.dropout, self.training) * F.embedding(relation_ids, relations)
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """``h_s * h_t`` of rows side by side, ``[B, d]``: its products with relations are the scores."""
+        return F.dropout(heads, self.dropout, self.training) * tails

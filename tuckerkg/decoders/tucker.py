@@ -59,6 +59,15 @@ class TuckER(nn.Module):
             queries = self.query_norm(queries)
         return F.dropout(queries, self.query_dropout, self.training)
 
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """``W_c x1 h_s x3 h_t`` of rows side by side, ``[B, d_r]``: its products with relations are the scores."""
+        if self.norm is not None:
+            heads = self.norm(heads)
+        heads = F.dropout(heads, self.dropout, self.training)
+        core = self.core.core  # [d_r, d, d]
+        sides = (heads @ core.permute(1, 0, 2).flatten(1)).view(len(heads), *core.shape[::2])  # [B, d_r, d]
+        return torch.bmm(sides, tails[:, :, None])[:, :, 0]
+
     def penalty(self, relations: Tensor) -> Tensor:
         """``orthogonality`` times the mean over ``relations [R', d_r]`` of ``|W_r^T W_r - I|_F^2 / d``."""
         core = self.core.core
