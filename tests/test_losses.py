@@ -49,6 +49,20 @@ def plain_nt_xent(scores: Tensor, temperature: float, smoothing: float) -> Tenso
     return total / POSITIVES.numel()
 
 
+def plain_by_query(scores: Tensor, power: float, smoothing: float) -> Tensor:
+    """The mean over queries, each weighing k ** power, of the cross entropy with its positives as one target."""
+    total, weights = scores.new_zeros(()), 0.0
+    for query in range(B):
+        tails = positives_of(query)
+        if tails:
+            log_p = torch.log_softmax(scores[query], 0)
+            weights += len(tails) ** power
+            for t in range(M):
+                target = (1 - smoothing) * (t in tails) / len(tails) + smoothing / M
+                total = total - len(tails) ** power * target * log_p[t]
+    return total / weights
+
+
 def plain_bce(scores: Tensor, smoothing: float, mark_all: bool) -> Tensor:
     """Eq. (10): a labelling per triple, or one per query with all its tails marked."""
     total = scores.new_zeros(())
@@ -80,6 +94,9 @@ CASES = [
     (NTXent(), lambda s: plain_nt_xent(s, 1.0, 0.0)),
     (NTXent(temperature=0.5), lambda s: plain_nt_xent(s, 0.5, 0.0)),
     (NTXent(temperature=2.0, label_smoothing=0.2), lambda s: plain_nt_xent(s, 2.0, 0.2)),
+    (NTXent(count_power=0.0), lambda s: plain_by_query(s, 0.0, 0.0)),
+    (NTXent(count_power=0.5, label_smoothing=0.1), lambda s: plain_by_query(s, 0.5, 0.1)),
+    (NTXent(label_smoothing=0.1), lambda s: plain_by_query(s, 1.0, 0.1)),
     (BinaryCrossEntropy(), lambda s: plain_bce(s, 0.0, False)),
     (BinaryCrossEntropy(label_smoothing=0.1), lambda s: plain_bce(s, 0.1, False)),
     (BinaryCrossEntropyAll(), lambda s: plain_bce(s, 0.0, True)),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from tuckerkg.answers import rows_of
 from tuckerkg.dot import DotProduct
-from tuckerkg.options import PositiveFloat, Smoothing
+from tuckerkg.options import PositiveFloat, Power, Smoothing
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 
@@ -46,23 +46,32 @@ class NTXent(nn.Module):
     """1-b training, Eq. (11): softmax over the batch's entities, one term per positive.
 
     Differs from the printed equation: the denominator's scores are divided by the temperature too, without which it is
-    no distribution. ``label_smoothing`` e moves that share of each target evenly over all candidates.
+    no distribution. ``label_smoothing`` e moves that share of each target evenly over all candidates. A query with k
+    positives counts ``k ** count_power`` times: 1 is one term per positive, 0 is one per query, its target spread over
+    its positives, and what lies between is between.
     """
 
     marks_known = False
     sums_candidates = True
 
-    def __init__(self, *, temperature: PositiveFloat = 1.0, label_smoothing: Smoothing = 0.0) -> None:
+    def __init__(
+        self, *, temperature: PositiveFloat = 1.0, label_smoothing: Smoothing = 0.0, count_power: Power = 1.0
+    ) -> None:
         super().__init__()
-        self.temperature, self.label_smoothing = temperature, label_smoothing
+        self.temperature, self.label_smoothing, self.count_power = temperature, label_smoothing, count_power
+
+    def weight(self, counts: Tensor) -> Tensor:
+        """How often each query counts, ``[B]``, by its number of positives."""
+        return counts if self.count_power == 1.0 else torch.where(counts > 0, counts**self.count_power, 0.0)
 
     def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
         """``sum over queries of k logsumexp(s) - (1 - e) sum s[positives] - e k mean s``, with s = scores / tau."""
         if self.temperature != 1.0:
             scores = scores.div_(self.temperature)
-        keep = 1.0 - self.label_smoothing
-        counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)  # [b] k
-        value = -keep * scores[rows, positives].sum()
+        found = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)  # [b] k
+        counts = self.weight(found)
+        keep = (1.0 - self.label_smoothing) * (counts / found.clamp(min=1.0))[rows]  # [K] of each positive
+        value = -(keep * scores[rows, positives]).sum()
         if self.label_smoothing:
             value = value - self.label_smoothing * (counts * scores.mean(1)).sum()
         top = scores.amax(1)  # [b]
@@ -72,7 +81,7 @@ class NTXent(nn.Module):
         gradient = powers.mul_((counts / total)[:, None])
         if self.label_smoothing:
             gradient.sub_((self.label_smoothing / scores.shape[1]) * counts[:, None])
-        gradient.index_put_((rows, positives), scores.new_tensor(-keep), accumulate=True)
+        gradient.index_put_((rows, positives), -keep, accumulate=True)
         if self.temperature != 1.0:
             gradient.div_(self.temperature)
         return value, gradient
@@ -180,6 +189,8 @@ def streamed_loss(
     total: Tensor = _StreamedLoss.apply(  # type: ignore[no-untyped-call]
         loss, compare, queries, candidates, offsets, positives, chunk_scores
     )
+    if isinstance(loss, NTXent) and loss.count_power != 1.0:
+        return total / loss.weight((offsets[1:] - offsets[:-1]).to(queries.dtype)).sum().clamp(min=1.0)
     return total / max(positives.numel(), 1)
 
 

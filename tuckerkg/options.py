@@ -8,6 +8,7 @@ from pydantic import Field
 
 Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+Power = Annotated[float, Field(ge=0.0, le=1.0)]
 Smoothing = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
