@@ -20,7 +20,7 @@ def test_defaults_describe_every_option_of_every_component():
     settings = load_settings()
     assert settings.encoder["name"] == "tgcn"
     assert settings.encoder["layers"] == 2
-    assert settings.loss == {"name": "softmax", "temperature": 1.0, "label_smoothing": 0.0}
+    assert settings.loss == {"name": "softmax", "temperature": 1.0, "label_smoothing": 0.0, "count_power": 1.0}
 
 
 def test_settings_survive_json():

@@ -80,6 +80,39 @@ def test_changed_settings_are_told_and_never_mixed(tmp_path, capsys):
         run([changed], tmp_path)
 
 
+def test_options_that_are_newer_than_a_result_have_their_defaults(tmp_path, capsys):
+    run([tiny_row(seeds=(0,))], tmp_path)
+    path = tmp_path / "results" / "countries-tiny-seed0.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    del stored["options"]["loss"]["count_power"], stored["options"]["model"]["bias"]
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    told = []
+    where = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
+    reproduce([tiny_row(seeds=(0,))], **where, observer=lambda folder: Silent(), told=told.append)
+    assert told == []
+
+
+def test_a_row_goes_on_from_the_run_of_another_row(tmp_path, monkeypatch):
+    alone = Row(
+        table="decoder", name="countries-alone", system="alone", dim=8, base="countries-tgcn-tucker",
+        set={**TINY, "encoder": "none"},
+    )  # fmt: skip
+    monkeypatch.setattr(module, "row_named", {"countries-alone": alone}.get)
+    found, began = run([tiny_row(seeds=(0,), start="countries-alone")], tmp_path)
+    assert began == ["countries-alone-seed0", "countries-tiny-seed0"]
+    result = found[0].results[0]
+    assert result["started_from"] == "countries-alone-seed0"
+    (before,) = run([alone], tmp_path)[0]
+    assert result["minutes"] > before.results[0]["minutes"]
+    assert run([tiny_row(seeds=(0,), start="countries-alone")], tmp_path)[1] == []
+
+
+def test_every_row_that_another_starts_from_is_there():
+    names = {row.name for row in paper_rows()}
+    for row in paper_rows():
+        assert not row.start or row.start in names, row.name
+
+
 def test_a_result_file_that_is_no_json_is_named(tmp_path):
     (tmp_path / "countries-tiny-seed0.json").write_text("{", encoding="utf-8")
     with pytest.raises(TuckerkgError, match="countries-tiny-seed0"):

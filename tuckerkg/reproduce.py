@@ -11,8 +11,9 @@ from typing import Any
 
 from tuckerkg.api import prepare, resume
 from tuckerkg.checkpoint import RunFolder
+from tuckerkg.config import Settings, parse_settings
 from tuckerkg.datasets import load
-from tuckerkg.errors import TuckerkgError
+from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.paper import Row, row_named
 from tuckerkg.results import result_of, write_result
 from tuckerkg.run import Run
@@ -127,7 +128,7 @@ def reproduce(
             settings = row.settings(seed)
             result = read_result(results / f"{name}.json")
             if result is not None:
-                if result["options"] != settings.as_dict():
+                if not _same(result["options"], settings):
                     told(f"{name}: its settings have changed since; remove {results / name}.json to run it again")
                 continue
             run = _trained(row, seed, runs, data, observer, told)
@@ -145,12 +146,9 @@ def _trained(
 ) -> Run:
     """The run of a row, trained to its end; the run that it starts from is trained first where it is not there."""
     place = runs / f"{row.name}-seed{seed}"
-    former = None
-    if row.start and not place.exists():
-        former = _trained(row_named(row.start), seed, runs, data, observer, told).folder
     folder = _folder(row, seed, place, data)
-    if former is not None:
-        start_from(folder, former)
+    if row.start and not folder.steps():
+        start_from(folder, _trained(row_named(row.start), seed, runs, data, observer, told).folder)
     told(f"{place.name}: {'goes on' if folder.steps() else 'starts'} in {folder.path}")
     return resume(folder, observer(folder))
 
@@ -160,8 +158,16 @@ def _folder(row: Row, seed: int, place: Path, data: Path | None) -> RunFolder:
     if not place.exists():
         return prepare(load(settings.dataset, data=data), settings, place)
     folder = RunFolder.open(place)
-    if folder.settings != settings.as_dict():
+    if not _same(folder.settings, settings):
         raise TuckerkgError(
             f"{place}: was begun with other settings than {row.name} has now; remove it, or give another --runs"
         )
     return folder
+
+
+def _same(options: dict[str, Any], settings: Settings) -> bool:
+    """Whether ``options`` mean ``settings``; an option that did not exist when they were written has its default."""
+    try:
+        return parse_settings(options) == settings
+    except SettingsError:
+        return False
