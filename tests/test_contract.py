@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from graphs import toy_dataset
 
 from tuckerkg import api
 from tuckerkg.batches import BATCHES, TrainingGraph
+from tuckerkg.checkpoint import RunFolder
 from tuckerkg.config import REGISTRIES, build_batches, build_loss, build_model, load_settings
 from tuckerkg.decoders import DECODERS
 from tuckerkg.encoders import ENCODERS
+from tuckerkg.interrupt import TrainingInterrupted
 from tuckerkg.losses import LOSSES
 from tuckerkg.run import load
 from tuckerkg.training import Silent, whole_message_graph
@@ -116,6 +119,26 @@ def test_trains_saves_loads_evaluates_predicts(tmp_path, encoder, decoder, loss,
     assert again.evaluate("test").overall.queries == 2 * len(toy_dataset().test)
     assert again.evaluate("valid").mrr == pytest.approx(run.state["best_mrr"], abs=1e-12)
     assert len(again.predict(head="e000", relation="plus1", k=3)) == 3
+
+
+class StopsAtTheFirstLook(Silent):
+    def looked(self, epoch, evaluation, is_best):
+        raise TrainingInterrupted(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), MODELS)
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, encoder, decoder):
+    overrides = {
+        **small(encoder, decoder), "train.epochs": 4.0, "train.evaluate_every": 2.0, "train.threads": 1,
+        "batch.queries": 16, "dataset": "ring",
+    }  # fmt: skip
+    whole = api.train(toy_dataset(), out=tmp_path / "whole", overrides=overrides, observer=Silent())
+    stopped = api.prepare(toy_dataset(), load_settings(None, overrides), tmp_path / "stopped")
+    with pytest.raises(TrainingInterrupted):
+        api.resume(stopped, StopsAtTheFirstLook())
+    again = api.resume(RunFolder.open(tmp_path / "stopped"), Silent())
+    for name, tensor in whole.folder.load().weights.items():
+        assert torch.equal(tensor, again.folder.load().weights[name]), name
 
 
 def test_every_component_has_a_test_file_that_names_it():

@@ -99,7 +99,7 @@ def tune(
 def reproduce(
     rows: Annotated[
         list[str] | None,
-        typer.Argument(help="Rows or tables (main, cp, decoder, width, rgcn, bases, subgraph, losses, best)."),
+        typer.Argument(help="Rows or tables (main, cp, decoder, front, width, rgcn, bases, subgraph, losses, best)."),
     ] = None,
     results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Where run folders are kept; a run that was begun goes on.")] = Path(

@@ -29,10 +29,12 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "three splits, both directions, all entities, random ties; weights chosen on validation, which is filtered "
         "without the test split. Where a row has several seeds, the mean and the deviation between them. Minutes are "
         "the longest run's as measured; `counted` is how they count against a limit on two cores: half of its CPU "
-        "time where other work ran beside it. "
+        "time where other work ran beside it. A row that goes on from another row's run counts its minutes too. "
         "`messages` is what they bring: test MRR minus that of the same weights with every message switched off.",
         "## The paper's main table\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
+        "## Every other system in detail\n\n" + _details(found, "main", without="TGCN"),
+        "## TGCN in front of other decoders\n\n" + _details(found, "front"),
         "## Decoders alone\n\nThe same width, loss and budget without an encoder.\n\n" + _details(found, "decoder"),
         "## Width of the entities (d_r 125)\n\n" + _details(found, "width"),
         "## R-GCN with three decompositions\n\n" + _details(found, "rgcn"),
@@ -91,9 +93,10 @@ def _row(found: Outcomes, system: str, dataset: str) -> Outcome:
     )
 
 
-def _details(found: Outcomes, *tables: str, only: str = "") -> str:
-    """One line per row, with everything that is measured."""
-    items = [item for item in found.values() if item.row.table in tables and only in item.row.system]
+def _details(found: Outcomes, *tables: str, only: str = "", without: str = "\n") -> str:
+    """One line per row, with everything that is measured; ``only`` and ``without`` are parts of a system's name."""
+    rows = [item for item in found.values() if item.row.table in tables]
+    items = [item for item in rows if only in item.row.system and without not in item.row.system]
     columns = ["", "system", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP", "messages"]
     return _table([*columns, "minutes", "counted", "peak MB", "verdict"], [_detail(item) for item in items])
 
