@@ -40,8 +40,13 @@ lint: $(VENV)/dev
 types: $(VENV)/dev
 	$(BIN)/mypy
 
-test-peers: $(VENV)/peers  ## hold ranks and layers against PyKEEN and PyG
-	$(BIN)/python -m pytest -m peers
+# The W3C's suites of RDF syntax come inside the source package of rdflib, which is not installed.
+$(VENV)/w3c: $(VENV)/dev
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary rdflib --dest $(VENV)/w3c rdflib==7.6.0
+	@touch $@
+
+test-peers: $(VENV)/peers $(VENV)/w3c  ## hold ranks, layers and readers against PyKEEN, PyG and the W3C's suites
+	TUCKERKG_W3C=$(VENV)/w3c $(BIN)/python -m pytest -m peers
 
 test-faults: $(VENV)/dev  ## kill, fill disks and fail writes with strace
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq -y strace) >/dev/null

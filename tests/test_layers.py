@@ -13,7 +13,7 @@ LAYERS = [
     ["errors"],
     ["textfile", "download", "archives", "options", "manifest"],
     ["rows", "read_options", "read_report", "known_datasets", "metrics_log", "place", "names", "weights"],
-    ["layout"],
+    ["layout", "parquet", "rdf"],
     ["reading"],
     ["triples"],
     ["datasets"],

@@ -373,7 +373,7 @@ def test_rejects_file_that_cannot_be_written(tmp_path: Path) -> None:
         write_rejects(tmp_path / "no" / "rejected.tsv", [])
 
 
-@pytest.mark.parametrize("name", ["g.nt", "g.ttl.gz", "g.parquet", "g.xlsx"])
+@pytest.mark.parametrize("name", ["g.json", "g.jsonl.gz", "g.pkl", "g.xlsx"])
 def test_other_formats_are_named(tmp_path: Path, name: str) -> None:
     assert "are not read; convert it to TSV" in first_line(put(tmp_path, GOOD, name))
 

@@ -205,7 +205,7 @@ def test_missing_files_are_reported_together(tmp_path: Path) -> None:
 def test_the_report_is_json_and_readable(files: dict[str, Path]) -> None:
     report = read_dataset(**files).report
     shown = json.loads(json.dumps(report.as_dict()))
-    assert shown["totals"] == {"read": 6, "kept": 6, "rejected": 0, "duplicates": 0}
+    assert shown["totals"] == {"read": 6, "kept": 6, "rejected": 0, "duplicates": 0, "literals": 0}
     assert [file["split"] for file in shown["files"]] == ["train", "valid", "test"]
     assert report.lines()[0].startswith("train: 4 triples from ")
 

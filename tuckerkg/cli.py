@@ -116,12 +116,16 @@ def train(
     on_error: Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")] = "stop",
     rejects: Annotated[Path, typer.Option(help="Where skipped rows go.")] = Path("rejected.tsv"),
     allow_leaks: Annotated[bool, typer.Option(help="Accept triples that stand in two splits.")] = False,
+    keep_literals: Annotated[bool, typer.Option("--keep-literals", help="RDF: literals are entities too.")] = False,
+    integers: Annotated[bool, typer.Option("--integers", help="Parquet: whole numbers are names.")] = False,
 ) -> None:
     """Train a model and write a run folder. Ctrl-C saves; `--resume` goes on, bit for bit.
 
     Examples: `tuckerkg train umls`, `tuckerkg train my.csv --columns subject,predicate,object --out runs/mine`,
-    `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
+    `tuckerkg train graph.ttl`, `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
     """
+    from dataclasses import replace
+
     from tuckerkg import api, show
     from tuckerkg.checkpoint import RunFolder
     from tuckerkg.place import check_place
@@ -136,6 +140,7 @@ def train(
     else:
         chosen = settings_of(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
         options = _read_options(columns, delimiter, header, on_error, rejects)
+        options = replace(options, keep_literals=keep_literals, integers=integers)
         if out is not None:
             check_place(out)  # before time is spent on reading
         read = _load(chosen.dataset, data, options, allow_leaks)

@@ -14,6 +14,8 @@ from tuckerkg.archives import extract, is_archive
 from tuckerkg.download import DownloadError, Policy, Progress, download
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError, did_you_mean, printable
 from tuckerkg.known_datasets import KNOWN, Counts, Known, canonical_name
+from tuckerkg.parquet import SUFFIX as PARQUET_SUFFIX
+from tuckerkg.rdf import SUFFIXES as RDF_SUFFIXES
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.reading import TripleFile, read_titles
 from tuckerkg.textfile import refuse
@@ -21,7 +23,8 @@ from tuckerkg.triples import Dataset, read_dataset
 
 DEFAULT = "countries"
 ENVIRONMENT = "TUCKERKG_DATA"
-SUFFIXES = (".txt", ".tsv", ".csv", ".txt.gz", ".tsv.gz", ".csv.gz")
+PLAIN_SUFFIXES = (".txt", ".tsv", ".csv", *RDF_SUFFIXES)
+SUFFIXES = (*PLAIN_SUFFIXES, *(f"{suffix}.gz" for suffix in PLAIN_SUFFIXES), PARQUET_SUFFIX)
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 TITLE_NAMES = ("entity2text", "relation2text")
 

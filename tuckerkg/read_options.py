@@ -17,6 +17,8 @@ class ReadOptions:
     ``header``: True skips the first row, False takes it as a triple, None asks when it looks like a header.
     ``columns``: head, relation and tail in a wider file, each a header name or a number from 1.
     ``on_error``: "stop" raises on any bad row; "skip" sets bad rows aside, into ``rejects`` if given.
+    ``keep_literals``: RDF literals become entities; else they are left out and counted.
+    ``integers``: columns of whole numbers in Parquet are names.
     """
 
     delimiter: str | None = None
@@ -24,4 +26,6 @@ class ReadOptions:
     columns: tuple[str | int, str | int, str | int] | None = None
     on_error: Literal["stop", "skip"] = "stop"
     rejects: Path | None = None
+    keep_literals: bool = False
+    integers: bool = False
     limits: Limits = field(default_factory=Limits)

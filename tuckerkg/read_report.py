@@ -24,7 +24,10 @@ MAX_TABLE_BITS = 26
 
 @dataclass(frozen=True)
 class FileReport:
-    """Counts of one file: ``read == kept + rejected + duplicates``; blank lines and comments are not read rows."""
+    """Counts of one file: ``read == kept + rejected + duplicates + literals``; blank lines and comments are not read.
+
+    ``literals`` are RDF statements whose object is no entity.
+    """
 
     name: str
     split: str
@@ -36,9 +39,10 @@ class FileReport:
     blank: int
     comments: int
     notes: tuple[str, ...] = ()
+    literals: int = 0
 
     def __post_init__(self) -> None:
-        if self.read != self.kept + self.rejected + self.duplicates:
+        if self.read != self.kept + self.rejected + self.duplicates + self.literals:
             raise AssertionError(f"{self.name}: {self.read} rows read do not balance")
 
 
@@ -70,10 +74,16 @@ class ReadReport:
         """Rows dropped because the same file has the triple further up."""
         return sum(file.duplicates for file in self.files)
 
+    @property
+    def literals(self) -> int:
+        """RDF statements left out because their object is no entity."""
+        return sum(file.literals for file in self.files)
+
     def as_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         files = [{**asdict(file), "notes": list(file.notes)} for file in self.files]
         totals = {"read": self.read, "kept": self.kept, "rejected": self.rejected, "duplicates": self.duplicates}
+        totals["literals"] = self.literals
         return {"files": files, "totals": totals, "counts": dict(self.counts), "warnings": list(self.warnings)}
 
     def lines(self) -> list[str]:
@@ -84,6 +94,7 @@ class ReadReport:
             extras = {
                 "rejected": file.rejected,
                 "duplicates dropped": file.duplicates,
+                "literals left out": file.literals,
                 "blank lines": file.blank,
                 "comments": file.comments,
             }

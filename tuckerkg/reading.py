@@ -1,4 +1,4 @@
-"""Bytes to rows: one text file of triples becomes three columns of labels, with every bad row located.
+"""Bytes to rows: one file of triples becomes three columns of labels, with every bad row located.
 
 TSV never gives quotes a meaning; CSV does. The usual path is columnar, without a Python loop per row: a file
 of which every line is three labels goes from bytes to columns at once, any other has its rows judged.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from tuckerkg.errors import InputError, Problem, printable
 from tuckerkg.layout import find_layout, layout_of
+from tuckerkg.parquet import is_parquet, read_columns
+from tuckerkg.rdf import is_rdf, local_name, read_statements
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.rows import FIELDS, LabelledColumns, Layout, PlainTable, Positions, QuotedTable, Table, clean_columns
 from tuckerkg.textfile import FileBytes, Limits, TextFile, decode, notes_on, read_bytes, read_text, refuse, sound_bytes
@@ -28,15 +30,8 @@ if TYPE_CHECKING:
 
 DELIMITERS = {"tab": "\t", "comma": ",", "space": " ", "semicolon": ";", "pipe": "|"}
 OTHER_FORMATS = (
-    ".nt",
-    ".nq",
-    ".ttl",
-    ".rdf",
-    ".owl",
-    ".n3",
-    ".trig",
-    ".parquet",
     ".json",
+    ".jsonld",
     ".jsonl",
     ".xlsx",
     ".xls",
@@ -84,11 +79,13 @@ class Rows:
     blank: int
     comments: int
     notes: tuple[str, ...]
+    literals: int = 0  # RDF: statements left out because their object is no entity
+    titles: Mapping[str, str] = field(default_factory=dict)  # RDF: readable names
 
     @property
     def read(self) -> int:
         """Rows that were meant to be triples."""
-        return len(self.line_numbers) + len(self.rejects)
+        return len(self.line_numbers) + len(self.rejects) + self.literals
 
     @property
     def heads(self) -> pl.Series:
@@ -115,6 +112,10 @@ def read_rows(source: str | os.PathLike[str] | TripleFile, options: ReadOptions 
     """Read one file of triples; raises InputError with ``file:line:column`` for what is wrong with it."""
     options = options or ReadOptions()
     file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
+    if options.delimiter is None and is_rdf(file.shown):
+        return _rdf_rows(read_bytes(file.path, file.shown, options.limits), options)
+    if options.delimiter is None and is_parquet(file.shown):
+        return _parquet_rows(read_bytes(file.path, file.shown, _one_line(options.limits)), options)
     delimiter = find_delimiter(file, options.delimiter)
     content = read_bytes(file.path, file.shown, options.limits)
     columns = _clean_columns(content, delimiter, options)
@@ -137,6 +138,47 @@ def find_delimiter(file: TripleFile, asked: str | None) -> str:
     if suffix in OTHER_FORMATS:
         refuse(file.shown, f"{suffix} files are not read; convert it to TSV: head, relation, tail separated by tabs")
     return "," if suffix == ".csv" else "\t"
+
+
+def _one_line(limits: Limits) -> Limits:
+    """A binary file has no lines."""
+    return replace(limits, line_bytes=limits.total_bytes)
+
+
+def _rdf_rows(content: FileBytes, options: ReadOptions) -> Rows:
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    said = read_statements(content, keep_literals=options.keep_literals, skip_bad=options.on_error == "skip")
+    if said.bad and options.on_error == "stop":
+        raise InputError([problem for problem, _ in said.bad[: InputError.SHOWN]], SKIP_REMEDY, total=len(said.bad))
+    if not said.heads:
+        kept = f": its {said.literals:,} statements have literals as objects; --keep-literals" if said.literals else ""
+        refuse(content.shown, f"0 facts between two entities{kept}")
+    columns = LabelledColumns.of(
+        *(pl.Series(part, dtype=pl.String) for part in (said.heads, said.relations, said.tails))
+    )
+    notes = [f"{said.graphs:,} named graphs read as one"] if said.graphs else []
+    rows = _rows(columns, content, np.array(said.numbers, dtype=np.int64), tuple(notes))
+    rejects = tuple(Reject(problem, raw) for problem, raw in said.bad)
+    return replace(rows, rejects=rejects, literals=said.literals, titles=_readable(said.titles, rows))
+
+
+def _readable(titles: Mapping[str, str], rows: Rows) -> dict[str, str]:
+    """Titles of the file, and the ends of IRIs for labels that have none."""
+    found = dict(titles)
+    for label in [*rows.entity_labels.to_list(), *rows.relation_labels.to_list()]:
+        name = local_name(label)
+        if name is not None:
+            found.setdefault(label, name)
+    return found
+
+
+def _parquet_rows(content: FileBytes, options: ReadOptions) -> Rows:
+    columns, numbers, bad = read_columns(content, options)
+    if not len(numbers):
+        refuse(content.shown, f"0 triples: {len(bad):,} rows, none of them whole")
+    rows = _rows(LabelledColumns.of(*columns), content, numbers, ())
+    return replace(rows, rejects=tuple(Reject(problem, raw) for problem, raw in bad))
 
 
 def _clean_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> LabelledColumns | None:

@@ -151,8 +151,8 @@ def read_dataset(  # noqa: PLR0913
         train=carved["train"],
         valid=carved["valid"],
         test=carved["test"],
-        entity_titles=_titles(entity_titles, entities, options),
-        relation_titles=_titles(relation_titles, relations, options),
+        entity_titles=_titles(entity_titles, entities, options, rows.values()),
+        relation_titles=_titles(relation_titles, relations, options, rows.values()),
         report=report,
     )
 
@@ -270,6 +270,7 @@ class _Part:
             blank=self.rows.blank,
             comments=self.rows.comments,
             notes=self.rows.notes,
+            literals=self.rows.literals,
         )
 
 
@@ -376,10 +377,15 @@ def _report(
     return ReadReport(tuple(files), {**sizes, **names, **counts, **label_counts, **found}, tuple(words))
 
 
-def _titles(source: Titles | None, vocabulary: Vocabulary, options: ReadOptions) -> dict[str, str]:
-    if source is None:
-        return {}
-    titles = source if isinstance(source, Mapping) else read_titles(source, options.limits)
+def _titles(
+    source: Titles | None, vocabulary: Vocabulary, options: ReadOptions, rows: Iterable[Rows]
+) -> dict[str, str]:
+    """Readable names: those that were given go before those that the triple files hold themselves."""
+    titles: dict[str, str] = {}
+    for part in rows:
+        titles = {**part.titles, **titles}
+    if source is not None:
+        titles |= source if isinstance(source, Mapping) else read_titles(source, options.limits)
     return {label: title for label, title in titles.items() if label in vocabulary}
 
 
