@@ -16,7 +16,7 @@ LAYERS = [
     ["layout", "parquet", "rdf"],
     ["reading"],
     ["triples"],
-    ["datasets"],
+    ["datasets", "memory"],
     ["answers", "distance", "dot", "grouping", "norm", "plausible", "sparse", "top"],
     ["graph", "tucker"],
     ["propagate"],

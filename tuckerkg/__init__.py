@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from tuckerkg.datasets import load as load_dataset
     from tuckerkg.encoders.tgcn import TGCN, TGCNConv
     from tuckerkg.errors import TuckerkgError
+    from tuckerkg.memory import dataset_of
     from tuckerkg.run import Run, load
 
 _HOMES = {
     "train": ("tuckerkg.api", "train"),
     "load": ("tuckerkg.run", "load"),
+    "dataset_of": ("tuckerkg.memory", "dataset_of"),
     "load_dataset": ("tuckerkg.datasets", "load"),
     "Run": ("tuckerkg.run", "Run"),
     "TGCN": ("tuckerkg.encoders.tgcn", "TGCN"),
@@ -30,7 +32,7 @@ _HOMES = {
     "TuckerkgError": ("tuckerkg.errors", "TuckerkgError"),
 }
 
-__all__ = ["TGCN", "Run", "TGCNConv", "TuckerkgError", "load", "load_dataset", "train"]
+__all__ = ["TGCN", "Run", "TGCNConv", "TuckerkgError", "dataset_of", "load", "load_dataset", "train"]
 __version__ = "0.1.0"
 
 

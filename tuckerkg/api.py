@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tuckerkg.config import Settings, build_model, load_settings
 from tuckerkg.datasets import load as load_dataset
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.known_datasets import KNOWN, canonical_name
+from tuckerkg.memory import dataset_of
 from tuckerkg.run import Run
 from tuckerkg.training import Observer, fit
 from tuckerkg.triples import Dataset
@@ -20,7 +22,7 @@ from tuckerkg.warm import start_from
 
 
 def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
-    dataset: str | Path | Dataset = "countries",
+    dataset: Any = "countries",
     *,
     out: str | Path,
     encoder: str | None = None,
@@ -31,17 +33,28 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     observer: Observer | None = None,
     start: str | Path | None = None,
 ) -> Run:
-    """Trains on a dataset (a name, a path, or one already read) and writes the run folder ``out``.
+    """Trains on a dataset and writes the run folder ``out``.
+
+    ``dataset`` is a name, a path, one already read, or a graph in memory: a pandas or Polars frame, a NetworkX graph,
+    an object with edge_index and edge_type (``tuckerkg.dataset_of`` has options for these).
 
     ``settings`` is a TOML file, a shipped experiment's name, or Settings; ``overrides`` are dotted keys on top, such as
     ``{"train.seed": 1}``. Without ``observer`` a progress bar is drawn on a terminal. ``start`` is a run folder whose
     best weights to go on from, for instance that of the decoder alone.
     """
-    read = dataset if isinstance(dataset, Dataset) else load_dataset(str(dataset), data=data)
+    read = _read(dataset, data)
     folder = prepare(read, _settings(read.name, encoder, decoder, settings, overrides), out)
     if start is not None:
         start_from(folder, RunFolder.open(Path(start)))
     return resume(folder, observer)
+
+
+def _read(dataset: Any, data: str | Path | None) -> Dataset:
+    if isinstance(dataset, Dataset):
+        return dataset
+    if isinstance(dataset, str | os.PathLike):
+        return load_dataset(dataset, data=data)
+    return dataset_of(dataset)
 
 
 def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:

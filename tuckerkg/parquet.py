@@ -1,9 +1,9 @@
-"""Parquet files to rows: three columns of strings, chosen by name or number. Nothing in a file can run code."""
+"""Parquet files and other tables to rows: three columns of strings, chosen by name or number. Nothing runs code."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -27,41 +27,56 @@ def is_parquet(shown: str) -> bool:
     return shown.lower().endswith(SUFFIX)
 
 
-def read_columns(content: FileBytes, options: ReadOptions) -> tuple[list[pl.Series], npt.NDArray[np.int64], list[Any]]:
-    """Heads, relations and tails of the good rows, each row's number from 1, and the bad rows with their problem.
-
-    Raises InputError where the file is no Parquet, its columns cannot be told, or do not hold strings; and, unless bad
-    rows are skipped, for a row with nothing in one of the three.
-    """
+def scan_parquet(content: FileBytes, options: ReadOptions) -> pl.LazyFrame:
+    """The table of a file, of which nothing is read yet; raises InputError where it is no Parquet, or too large."""
     import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
     if not (content.data.startswith(MAGIC) and content.data.endswith(MAGIC)):
         refuse(content.shown, "not Parquet, or cut off: the mark at its end is missing; write or copy the file again")
     try:
         frame = pl.scan_parquet(io.BytesIO(content.data))
-        schema = frame.collect_schema()
         rows = int(frame.select(pl.len()).collect().item())
-        if rows > min(MOST_ROWS, options.limits.total_bytes):
-            refuse(content.shown, f"says that it has {rows:,} rows, more than can be read; is it damaged?")
-        names = _chosen(content.shown, list(schema), options)
+    except Exception as error:  # polars has no common class for a damaged file
+        _refuse_damaged(content.shown, error)
+    if rows > min(MOST_ROWS, options.limits.total_bytes):
+        refuse(content.shown, f"says that it has {rows:,} rows, more than can be read; is it damaged?")
+    return frame
+
+
+def read_columns(
+    shown: str, frame: pl.LazyFrame, options: ReadOptions
+) -> tuple[list[pl.Series], npt.NDArray[np.int64], list[Any]]:
+    """Heads, relations and tails of the good rows, each row's number from 1, and the bad rows with their problem.
+
+    Raises InputError where the columns cannot be told or do not hold strings; and, unless bad rows are skipped, for a
+    row with nothing in one of the three.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    try:
+        schema = frame.collect_schema()
+        names = _chosen(shown, list(schema), options)
         for name in names:
-            _check_type(content.shown, name, schema[name], options.integers)
-        table = frame.select(
-            [pl.col(name).cast(pl.String).alias(field) for field, name in zip(FIELDS, names, strict=True)]
-        )
-        columns = table.collect().get_columns()
+            _check_type(shown, name, schema[name], options.integers)
+        wanted = [pl.col(name).cast(pl.String).alias(field) for field, name in zip(FIELDS, names, strict=True)]
+        columns = frame.select(wanted).collect().get_columns()
     except InputError:
         raise
-    except Exception as error:  # polars has no common class for a damaged file
-        refuse(content.shown, f"cannot be read as Parquet: {printable(str(error).splitlines()[0])}; write it again")
+    except Exception as error:
+        _refuse_damaged(shown, error)
     empty = [column.is_null() | (column.str.strip_chars() == "").fill_null(True) for column in columns]
     bad = empty[0] | empty[1] | empty[2]
-    problems = [_problem(content.shown, int(row), empty, names) for row in np.flatnonzero(bad.to_numpy())]
+    problems = [_problem(shown, int(row), empty, names) for row in np.flatnonzero(bad.to_numpy())]
     if problems and options.on_error == "stop":
         remedy = "Nothing was written. Mend the rows, or pass --on-error=skip to set them aside and go on."
         raise InputError([problem for problem, _ in problems[: InputError.SHOWN]], remedy, total=len(problems))
     good = np.flatnonzero(~bad.to_numpy())
     return [column.filter(~bad) for column in columns], good + 1, problems
+
+
+def _refuse_damaged(shown: str, error: Exception) -> NoReturn:
+    said = printable(str(error).splitlines()[0]) if str(error) else type(error).__name__
+    refuse(shown, f"cannot be read as Parquet: {said}; write it again")
 
 
 def _chosen(shown: str, names: list[str], options: ReadOptions) -> list[str]:

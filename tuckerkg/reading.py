@@ -6,6 +6,7 @@ of which every line is three labels goes from bytes to columns at once, any othe
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from tuckerkg.errors import InputError, Problem, printable
 from tuckerkg.layout import find_layout, layout_of
-from tuckerkg.parquet import is_parquet, read_columns
+from tuckerkg.parquet import is_parquet, read_columns, scan_parquet
 from tuckerkg.rdf import is_rdf, local_name, read_statements
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.rows import FIELDS, LabelledColumns, Layout, PlainTable, Positions, QuotedTable, Table, clean_columns
@@ -49,6 +50,14 @@ class TripleFile:
     """A file and the name to show for it, where the two differ (a member of an archive)."""
 
     path: Path
+    shown: str
+
+
+@dataclass(frozen=True)
+class TripleTable:
+    """A table in memory, and the name to show for it."""
+
+    frame: pl.DataFrame
     shown: str
 
 
@@ -108,14 +117,17 @@ class Rows:
         return head, self.relation_labels[int(self.relation_positions[row])], tail
 
 
-def read_rows(source: str | os.PathLike[str] | TripleFile, options: ReadOptions | None = None) -> Rows:
+def read_rows(source: str | os.PathLike[str] | TripleFile | TripleTable, options: ReadOptions | None = None) -> Rows:
     """Read one file of triples; raises InputError with ``file:line:column`` for what is wrong with it."""
     options = options or ReadOptions()
+    if isinstance(source, TripleTable):
+        return _table_rows(FileBytes(source.shown, _frame_sha256(source.frame), b""), source.frame.lazy(), options)
     file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
     if options.delimiter is None and is_rdf(file.shown):
         return _rdf_rows(read_bytes(file.path, file.shown, options.limits), options)
     if options.delimiter is None and is_parquet(file.shown):
-        return _parquet_rows(read_bytes(file.path, file.shown, _one_line(options.limits)), options)
+        content = read_bytes(file.path, file.shown, _one_line(options.limits))
+        return _table_rows(content, scan_parquet(content, options), options)
     delimiter = find_delimiter(file, options.delimiter)
     content = read_bytes(file.path, file.shown, options.limits)
     columns = _clean_columns(content, delimiter, options)
@@ -173,8 +185,12 @@ def _readable(titles: Mapping[str, str], rows: Rows) -> dict[str, str]:
     return found
 
 
-def _parquet_rows(content: FileBytes, options: ReadOptions) -> Rows:
-    columns, numbers, bad = read_columns(content, options)
+def _frame_sha256(frame: pl.DataFrame) -> str:
+    return hashlib.sha256(frame.hash_rows(0).to_numpy().tobytes()).hexdigest()
+
+
+def _table_rows(content: FileBytes, frame: pl.LazyFrame, options: ReadOptions) -> Rows:
+    columns, numbers, bad = read_columns(content.shown, frame, options)
     if not len(numbers):
         refuse(content.shown, f"0 triples: {len(bad):,} rows, none of them whole")
     rows = _rows(LabelledColumns.of(*columns), content, numbers, ())

@@ -30,15 +30,16 @@ from tuckerkg.read_report import (
     near_inverses,
     triple_keys,
 )
-from tuckerkg.reading import SKIP_REMEDY, Rows, TripleFile, read_rows, read_titles, write_rejects
+from tuckerkg.reading import SKIP_REMEDY, Rows, TripleFile, TripleTable, read_rows, read_titles, write_rejects
 from tuckerkg.rows import sorted_labels
 
 if TYPE_CHECKING:
     import polars as pl
 
 SPLITS = ("train", "valid", "test")
-Source = str | os.PathLike[str] | TripleFile
-Titles = Mapping[str, str] | Source
+File = str | os.PathLike[str] | TripleFile
+Source = File | TripleTable
+Titles = Mapping[str, str] | File
 NEAR_INVERSES_SHOWN = 3
 
 
@@ -129,7 +130,8 @@ def read_dataset(  # noqa: PLR0913
     ``allow_leaks``), or when a relation is missing from training.
     """
     options = options or ReadOptions()
-    sources = {split_name: source for split_name, source in zip(SPLITS, (train, valid, test), strict=True) if source}
+    given = zip(SPLITS, (train, valid, test), strict=True)
+    sources = {split_name: source for split_name, source in given if source is not None}
     rows = _read_all(sources, options)
     entities, relations = _vocabularies(list(rows.values()))
     parts = {split_name: _Part.of(part, entities, relations) for split_name, part in rows.items()}
@@ -143,7 +145,7 @@ def read_dataset(  # noqa: PLR0913
         write_rejects(options.rejects, [reject for part in rows.values() for reject in part.rejects])
     files = [part.report(split_name) for split_name, part in parts.items()]
     report = _report(carved, files, {"leaks": leaks}, warnings, (entities, relations))
-    first = train.shown if isinstance(train, TripleFile) else os.fspath(train)
+    first = train.shown if isinstance(train, TripleFile | TripleTable) else os.fspath(train)
     return Dataset(
         name=name or _plain_name(first),
         entities=entities,
