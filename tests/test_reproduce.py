@@ -49,6 +49,15 @@ def test_every_seed_is_run_once_and_what_is_finished_is_kept(tmp_path):
     )
 
 
+def test_some_seeds_can_be_left_for_later(tmp_path):
+    began = []
+    where = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
+    watch = lambda folder: began.append(folder.path.name) or Silent()  # noqa: E731
+    found = reproduce([tiny_row()], **where, observer=watch, only_seeds=[1])
+    assert began == ["countries-tiny-seed1"]
+    assert found[0].verdict == "below, 1 of 2 seeds"
+
+
 def test_a_run_that_was_begun_goes_on(tmp_path):
     class Stops(Silent):
         def looked(self, epoch, evaluation, is_best):

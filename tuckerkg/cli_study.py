@@ -105,6 +105,9 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Where run folders are kept; a run that was begun goes on.")] = Path(
         "runs"
     ),
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Of a row's seeds run only these, e.g. one per process; may be repeated.")
+    ] = None,
     only_show: Annotated[bool, typer.Option("--show", help="Train nothing, show what is there.")] = False,
     data: DataOption = None,
 ) -> None:
@@ -121,7 +124,13 @@ def reproduce(
         outcomes = [outcome(row, results) for row in chosen]
     else:
         outcomes = run_rows(
-            paper.runnable(chosen), results=results, runs=runs, observer=observer, data=data, told=print
+            paper.runnable(chosen),
+            results=results,
+            runs=runs,
+            observer=observer,
+            data=data,
+            told=print,
+            only_seeds=seed or (),
         )
     show.show_outcomes(outcomes)
 

@@ -120,10 +120,16 @@ def reproduce(
     observer: Callable[[RunFolder], Observer],
     data: Path | None = None,
     told: Callable[[str], None] = lambda text: None,
+    only_seeds: Sequence[int] = (),
 ) -> list[Outcome]:
-    """Every row's missing seeds are trained (going on where a run folder is there), ranked and written."""
+    """Every row's missing seeds are trained (going on where a run folder is there), ranked and written.
+
+    ``only_seeds`` leaves the others of a row for another process or day.
+    """
     for row in rows:
         for seed in row.seeds:
+            if only_seeds and seed not in only_seeds:
+                continue
             name = f"{row.name}-seed{seed}"
             settings = row.settings(seed)
             result = read_result(results / f"{name}.json")
