@@ -23,9 +23,7 @@ SMALL = {
     "model.dim": 8, "model.relation_dim": 8, "decoder.norm": False,
     "train.epochs": 6.0, "train.evaluate_every": 3.0, "train.threads": 1,
 }  # fmt: skip
-IDENTITY = {
-    "encoder.start": "identity", "encoder.activation": "none", "encoder.output_norm": False, "train.lr": 1e-9
-}  # fmt: skip
+IDENTITY = {"encoder.start": "identity", "encoder.activation": "none", "train.lr": 1e-9}
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +33,12 @@ def decoder_alone(tmp_path_factory) -> Path:
     return path
 
 
-def test_an_identity_encoder_on_top_starts_exactly_where_the_decoder_ended(decoder_alone, tmp_path):
+@pytest.mark.parametrize("output_norm", [True, False])
+def test_an_identity_encoder_on_top_starts_exactly_where_the_decoder_ended(decoder_alone, tmp_path, output_norm):
     before = load(decoder_alone)
     run = api.train(
-        toy_dataset(), out=tmp_path / "top", encoder="tgcn", overrides={**SMALL, **IDENTITY}, observer=Silent(),
-        start=decoder_alone,
+        toy_dataset(), out=tmp_path / "top", encoder="tgcn", observer=Silent(), start=decoder_alone,
+        overrides={**SMALL, **IDENTITY, "encoder.output_norm": output_norm},
     )  # fmt: skip
     heads, relation_ids = torch.arange(5), torch.tensor([0, 1, 2, 3, 4])
     ours, theirs = (found.encoded.scores(heads, relation_ids) for found in (run, before))

@@ -31,6 +31,15 @@ class WeightedBatchNorm(nn.Module):
         self.running_mean.zero_()
         self.running_var.fill_(1.0)
 
+    @torch.no_grad()
+    def settle(self, rows: Tensor) -> None:
+        """Takes scale, shift and running statistics from ``rows [P, d]``, so that they pass as they are."""
+        var, mean = torch.var_mean(rows, 0, correction=0)
+        self.running_mean.copy_(mean)
+        self.running_var.copy_(var)
+        self.weight.copy_((var + self.eps).sqrt())
+        self.bias.copy_(mean)
+
     def forward(self, rows: Tensor, counts: Tensor | None = None) -> Tensor:
         """Normalises ``rows [P, d]``."""
         if not self.training or rows.shape[0] == 0:

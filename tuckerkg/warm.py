@@ -17,9 +17,10 @@ from tuckerkg.training import State
 def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
     """Gives the new run ``folder`` the best weights of ``former`` as its start; names what starts afresh.
 
-    Weights are taken over by name; what ``former`` does not have, such as an encoder, starts as its settings say. The
-    minutes of ``former`` count as the new run's. Raises TuckerkgError where the data or the widths differ: with other
-    splits, validation of the one may have been training of the other.
+    Weights are taken over by name; what ``former`` does not have, such as an encoder, starts as its settings say, with
+    its output norm set to let the entities pass as they are. The minutes of ``former`` count as the new run's. Raises
+    TuckerkgError where the data or the widths differ: with other splits, validation of the one may have been training
+    of the other.
     """
     if folder.steps():
         raise TuckerkgError(f"{folder.path}: has already begun; only a new run can start from another one")
@@ -44,9 +45,12 @@ def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
             raise TuckerkgError(
                 f"{former.path}: its table of {name} is {there}, this run's is {here}; use equal widths"
             )
+    model.load_state_dict(mine | taken)
+    if hasattr(model.encoder, "settle") and not any(name.startswith("encoder.") for name in taken):
+        model.encoder.settle(model.entities)  # type: ignore[operator]
     newest = former.load()
     spent = checkpoint.state if newest is None else newest.state
     state = State(minutes=spent["minutes"], cpu_minutes=spent["cpu_minutes"], started_from=former.path.resolve().name)
     fresh = Optimiser(model, settings.train.optimiser, settings.train.lr).tensors()
-    folder.save(0, mine | taken, fresh, {**asdict(state), "losses": []}, keep={0})
+    folder.save(0, dict(model.state_dict()), fresh, {**asdict(state), "losses": []}, keep={0})
     return sorted(set(mine) - set(taken))

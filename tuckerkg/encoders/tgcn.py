@@ -153,6 +153,11 @@ class TGCN(nn.Module):
         if self.output_norm is not None:
             self.output_norm.reset_parameters()
 
+    def settle(self, entities: Tensor) -> None:
+        """Lets entities that were trained without the encoder pass as they are, where its layers start so."""
+        if self.output_norm is not None:
+            self.output_norm.settle(entities)
+
     def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """``entities [N, d_e]``, ``relations [2R, d_r]`` -> the same shapes, entities encoded.
 
