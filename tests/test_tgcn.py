@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tuckerkg.encoders.tgcn import TGCN, TGCNConv, TGCNLayer
 from tuckerkg.graph import MessageGraph
+from tuckerkg.norm import WeightedBatchNorm
 
 N, R, D_E, D_R, D_O = 12, 5, 4, 3, 6
 
@@ -224,3 +225,11 @@ def test_without_a_graph_the_layers_are_left_out_as_an_identity_start_has_them()
     with_messages = encoder(MessageGraph.of(edges, 9, dtype=torch.double), entities, relations)[0]
     assert torch.allclose(encoder(None, entities, relations)[0], with_messages)
     assert torch.equal(encoder(None, entities, relations)[0], entities)
+
+
+def test_a_settled_norm_lets_its_rows_pass_in_training_and_after():
+    rows = 3.0 + 2.0 * torch.randn(50, 6, dtype=torch.double)
+    norm = WeightedBatchNorm(6).double()
+    norm.settle(rows)
+    assert torch.allclose(norm(rows), rows, atol=1e-12)
+    assert torch.allclose(norm.eval()(rows), rows, atol=1e-2)  # the running variance has moved by one step
