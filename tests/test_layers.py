@@ -25,7 +25,7 @@ LAYERS = [
     ["optimisers"],
     ["config", "evaluate", "interrupt"],
     ["calibrate", "training"],
-    ["predict", "progress", "warm"],
+    ["predict", "progress", "reliability", "warm"],
     ["run"],
     ["compare"],
     ["scoring", "results", "show", "api", "compare_plot"],

@@ -1,7 +1,13 @@
-"""From scores to probabilities: the paper's sigmoid, with slope and shift fitted on validation (Platt scaling).
+"""From scores to probabilities that mean something, fitted on validation alone.
 
-A loss such as softmax leaves scores without an absolute meaning: their plain sigmoid may be 1 for everything. Here a
-candidate counts as true if validation holds it, so a probability says how often such a fact is among those held out.
+A loss such as softmax leaves scores without an absolute meaning: their plain sigmoid may be 1 for everything. What
+tells how likely an answer is, is its share among all candidates of its own question, ``score - log sum exp``: where a
+known answer takes it all, no other is likely. A logistic regression on this log share and on the number of answers
+that are known already gives a probability, with a slope and a shift of each relation and direction, drawn towards those
+of the whole graph the fewer questions a relation has.
+
+It is fitted on what a person gets to see, the best few candidates of validation's questions; one counts as true if
+validation holds it. So a probability says how often such a fact is among those that were held out.
 """
 
 from __future__ import annotations
@@ -17,67 +23,114 @@ from tuckerkg.answers import Answers, rows_of
 from tuckerkg.model import Encoded
 from tuckerkg.triples import add_inverses
 
-MOST_SCORES = 1 << 22
+CANDIDATES = 10  # of each question
+QUESTIONS = 20_000  # at most
+CHUNK_SCORES = 1 << 22
+PRIOR = 1.0  # weight of the squares that draw a relation towards the whole: a deviation of .7 costs half a nat
+STEEPEST = 1e-6  # least slope: a higher score is never less likely
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a probability needs to know of Q questions."""
+
+    relation_ids: Tensor  # [Q] below 2R
+    totals: Tensor  # [Q] log of the sum of the exponentials of all candidates' scores
+    known: Tensor  # [Q] number of known answers
+
+    @classmethod
+    def of(cls, scores: Tensor, relation_ids: Tensor, offsets: Tensor) -> Asked:
+        """From whole rows of ``scores [Q, N]`` and the offsets ``[Q + 1]`` of known answers."""
+        return cls(relation_ids, torch.logsumexp(scores, 1).double(), (offsets[1:] - offsets[:-1]).double())
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """``probability = sigmoid(slope * score + shift)``; slope 1 and shift 0 is the plain sigmoid."""
+    """``sigmoid(slope * (score - total) + shift + per_answer * log(1 + known))``, slope and shift by relation.
 
-    slope: float = 1.0
-    shift: float = 0.0
+    ``total`` is the log of the sum of the exponentials of a question's candidates, ``known`` the number of its known
+    answers. Without slopes it is the paper's plain sigmoid of the score.
+    """
 
-    def probability(self, score: float) -> float:
-        """The probability of one score."""
-        return float(torch.sigmoid(torch.tensor(self.slope * score + self.shift, dtype=torch.float64)))
+    slopes: Tensor | None = None
+    shifts: Tensor | None = None
+    per_answer: float = 0.0
+
+    def logits(self, scores: Tensor, asked: Asked) -> Tensor:
+        """``scores [Q, M]`` of some candidates of Q questions -> logits ``[Q, M]``."""
+        if self.slopes is None or self.shifts is None:
+            return scores
+        slopes = self.slopes[asked.relation_ids]
+        shifts = self.shifts[asked.relation_ids] + self.per_answer * torch.log1p(asked.known) - slopes * asked.totals
+        return scores * slopes.to(scores.dtype)[:, None] + shifts.to(scores.dtype)[:, None]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best candidates of questions about held-out facts: their scores, and which of them are held out."""
+
+    asked: Asked
+    scores: Tensor  # [Q, k]
+    is_true: Tensor  # [Q, k]
+
+
+def best_candidates(encoded: Encoded, known: list[np.ndarray], held_out: np.ndarray, most: int = QUESTIONS) -> Best:
+    """Asks every question of ``held_out`` in both directions (a random part where there are many), ``known`` aside."""
+    num_entities, num_relations = encoded.model.num_entities, encoded.model.num_relations
+    asked = np.unique(add_inverses(held_out, num_relations)[:, :2], axis=0)
+    if len(asked) > most:
+        asked = asked[np.sort(np.random.default_rng(0).permutation(len(asked))[:most])]
+    left_out, wanted = (_answers(part, num_relations) for part in (np.concatenate(known), held_out))
+    k = min(CANDIDATES, num_entities)
+    found = []
+    for queries in torch.from_numpy(asked).split(max(1, CHUNK_SCORES // max(num_entities, 1))):
+        heads, relation_ids = queries[:, 0], queries[:, 1]
+        scores = encoded.scores(heads, relation_ids).cpu()
+        offsets, tails = left_out.find(heads, relation_ids)
+        asked_here = Asked.of(scores, relation_ids, offsets)
+        scores[rows_of(offsets), tails] = -torch.inf
+        values, places = scores.topk(k, 1)
+        is_true = torch.zeros(scores.shape, dtype=torch.bool)
+        offsets, tails = wanted.find(heads, relation_ids)
+        is_true[rows_of(offsets), tails] = True
+        found.append((relation_ids, asked_here.totals, asked_here.known, values, is_true.gather(1, places)))
+    if not found:
+        none = torch.empty(0, dtype=torch.double)
+        return Best(Asked(none.long(), none, none), torch.empty(0, k), torch.empty(0, k) > 0)
+    relation_ids, totals, counts, values, is_true = (torch.cat(part) for part in zip(*found, strict=True))
+    return Best(Asked(relation_ids, totals, counts), values, is_true)
 
 
 def fit_calibration(encoded: Encoded, train: np.ndarray, valid: np.ndarray) -> Calibration:
-    """Fits slope and shift on validation's questions (a random part of them on a large graph), both directions.
-
-    Every entity is a candidate, except the tails that training already holds.
-    """
-    num_entities, num_relations = encoded.model.num_entities, encoded.model.num_relations
-    asked = np.unique(add_inverses(valid, num_relations)[:, :2], axis=0)
-    most = max(50, MOST_SCORES // max(num_entities, 1))
-    if len(asked) > most:
-        asked = asked[np.sort(np.random.default_rng(0).permutation(len(asked))[:most])]
-    if len(asked) == 0:
-        return Calibration()
-    queries = torch.from_numpy(asked)
-    scores = encoded.scores(queries[:, 0], queries[:, 1]).cpu().double()  # [Q, N]
-    kept = ~_marked(_answers(train, num_relations), queries, num_entities)
-    labels = _marked(_answers(valid, num_relations), queries, num_entities)
-    return fit_platt(scores[kept], labels[kept].double())
+    """Fits on validation, with what training holds left out of the candidates."""
+    return fit_logistic(best_candidates(encoded, [train], valid), 2 * encoded.model.num_relations)
 
 
-def fit_platt(scores: Tensor, labels: Tensor) -> Calibration:
-    """Logistic regression of ``labels [n]`` on ``scores [n]``; slope is kept from turning the order around."""
+def fit_logistic(best: Best, num_relations: int) -> Calibration:
+    """A penalised logistic regression of truth on log shares, with slopes and shifts for ``num_relations``."""
+    shown = torch.isfinite(best.scores)
+    labels = best.is_true[shown].double()
     if labels.sum() == 0:
         return Calibration()
-    centre, spread = scores.mean(), scores.std().clamp(min=1e-12)
-    standard = (scores - centre) / spread
-    weights = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weights], max_iter=50, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+    rows = torch.arange(len(best.scores))[:, None].expand_as(best.scores)[shown]
+    shares = best.scores[shown].double() - best.asked.totals[rows]
+    relation_ids, counts = best.asked.relation_ids[rows], torch.log1p(best.asked.known[rows])
+    whole = torch.zeros(3, dtype=torch.float64, requires_grad=True)  # slope, shift, per answer
+    own = torch.zeros(2, num_relations, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([whole, own], max_iter=100, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        value = F.binary_cross_entropy_with_logits(weights[0] * standard + weights[1], labels)
+        slopes, shifts = whole[:2, None] + own
+        logits = slopes[relation_ids] * shares + shifts[relation_ids] + whole[2] * counts
+        value = F.binary_cross_entropy_with_logits(logits, labels) + PRIOR / len(labels) * own.square().sum()
         value.backward()
         return value
 
     optimiser.step(closure)
-    slope = max(float(weights[0].detach() / spread), 1e-6)
-    return Calibration(slope, float(weights[1].detach()) - slope * float(centre))
+    slopes, shifts = (whole[:2, None] + own).detach()
+    return Calibration(slopes.clamp(min=STEEPEST), shifts, float(whole[2].detach()))
 
 
 def _answers(triples: np.ndarray, num_relations: int) -> Answers:
     return Answers.of(torch.from_numpy(add_inverses(triples, num_relations)), 2 * num_relations)
-
-
-def _marked(answers: Answers, queries: Tensor, num_entities: int) -> Tensor:
-    """Which candidates are known answers, ``[Q, N]``."""
-    marked = torch.zeros(len(queries), num_entities, dtype=torch.bool)
-    offsets, tails = answers.find(queries[:, 0], queries[:, 1])
-    marked[rows_of(offsets), tails] = True
-    return marked

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.answers import Answers, rows_of
-from tuckerkg.calibrate import Calibration
+from tuckerkg.calibrate import Asked, Calibration
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluate import CHUNK_SCORES, known_answers
 from tuckerkg.model import Encoded
@@ -105,23 +105,24 @@ class Predictor:
         """
         step = _queries_at_once(len(self.entities))
         found = [
-            top_of_rows(self._open_scores(heads, relations, include_known), k)
+            top_of_rows(self._open_scores(heads, relations, include_known)[0], k)
             for heads, relations in zip(head_ids.split(step), relation_ids.split(step), strict=True)
         ]
         return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
 
-    def _open_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> Tensor:
+    def _open_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> tuple[Tensor, Asked]:
         """Scores ``[b, N]``, known answers at minus infinity unless they are to be included."""
         scores = self.encoded.scores(heads, relation_ids).cpu()
+        offsets, answers = self.known.find(heads, relation_ids)
+        asked = Asked.of(scores, relation_ids, offsets)
         if not include_known:
-            offsets, answers = self.known.find(heads, relation_ids)
             scores[rows_of(offsets), answers] = -torch.inf
-        return scores
+        return scores, asked
 
     def top_missing(
         self, count: int, *, typed: bool = True, tick: Callable[[int, int], None] | None = None
     ) -> list[Prediction]:
-        """The ``count`` facts with the highest scores that the graph does not hold, over the whole graph.
+        """The ``count`` most probable facts that the graph does not hold, over the whole graph.
 
         ``typed`` asks plausible heads only (see ``plausible.py``), takes tails that the relation has been seen with,
         and no entity with itself where none has the relation to itself. A fact is asked for as (head, relation, ?)
@@ -146,12 +147,14 @@ class Predictor:
                 for h, r, t in zip(heads, relations, tails, strict=True)
             ]
         ).view(-1, 3)
-        scores: list[float] = []
-        step = _queries_at_once(len(self.entities))
-        for chunk in ids.split(step):
-            whole = self.encoded.scores(chunk[:, 0], chunk[:, 1]).cpu()
-            scores += whole.gather(1, chunk[:, 2:]).flatten().tolist()
-        return [self._prediction(h, r, t, score) for (h, r, t), score in zip(ids.tolist(), scores, strict=True)]
+        found: list[Prediction] = []
+        for chunk in ids.split(_queries_at_once(len(self.entities))):
+            scores, asked = self._open_scores(chunk[:, 0], chunk[:, 1], include_known=True)
+            scores = scores.gather(1, chunk[:, 2:])
+            logits = self.calibration.logits(scores, asked)
+            weighed = zip(chunk.tolist(), scores[:, 0].tolist(), logits[:, 0].tolist(), strict=True)
+            found += [self._prediction(h, r, t, score, logit) for (h, r, t), score, logit in weighed]
+        return found
 
     def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
         return (
@@ -161,12 +164,16 @@ class Predictor:
         )
 
     def _rank_relations(self, head: int, tail: int, k: int, include_known: bool) -> list[Prediction]:
-        relation_ids = torch.arange(self.num_relations)
-        heads = torch.full_like(relation_ids, head)
-        queries = self.encoded.queries(heads, relation_ids)
-        scores = self.encoded.compare(queries, slice(tail, tail + 1))[:, 0].cpu()
-        order = torch.sort(scores, descending=True, stable=True).indices.tolist()
-        found = [self._prediction(head, r, tail, scores[r].item()) for r in order]
+        """By probability where it is fitted: scores of different relations have no common measure."""
+        found: list[Prediction] = []
+        for relation_ids in torch.arange(self.num_relations).split(_queries_at_once(len(self.entities))):
+            heads = torch.full_like(relation_ids, head)
+            scores, asked = self._open_scores(heads, relation_ids, include_known=True)
+            scores = scores[:, tail : tail + 1]
+            logits = self.calibration.logits(scores, asked)
+            weighed = zip(relation_ids.tolist(), scores[:, 0].tolist(), logits[:, 0].tolist(), strict=True)
+            found += [self._prediction(head, r, tail, score, logit) for r, score, logit in weighed]
+        found.sort(key=lambda fact: -fact.probability)
         return [fact for fact in found if include_known or not fact.known][:k]
 
     def _best(
@@ -177,26 +184,34 @@ class Predictor:
         typed: bool = False,
         tick: Callable[[int, int], None] | None = None,
     ) -> list[Prediction]:
-        """The best answers to ``queries [Q, 2]`` of (head, relation below 2R); ties go to the earlier query and id."""
+        """The most probable answers to ``queries [Q, 2]`` of (head, relation below 2R).
+
+        Ties go to the earlier query and id. The order is that of the logits: within a query that of the scores.
+        """
         allowed = self._seen_tails() if typed else None
-        best_scores, best_facts = torch.empty(0), torch.empty(0, 3, dtype=torch.long)
+        best_logits, best_scores = torch.empty(0), torch.empty(0)
+        best_facts = torch.empty(0, 3, dtype=torch.long)
         step = _queries_at_once(len(self.entities))
         for first in range(0, len(queries), step):
             chunk = queries[first : first + step]
-            scores = self._open_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
+            scores, asked = self._open_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
             if allowed is not None:
                 scores[~allowed[chunk[:, 1]]] = -torch.inf
                 strict = ~self._reflexive[chunk[:, 1]]
                 scores[strict.nonzero()[:, 0], chunk[strict, 0]] = -torch.inf
-            flat, rows, places = _candidates(scores, count, best_scores)
-            facts = torch.cat([chunk[rows], places[:, None]], 1)
-            merged = torch.cat([best_scores, flat])
+            logits = self.calibration.logits(scores, asked)
+            flat, rows, places = _candidates(logits, count, best_logits)
+            merged = torch.cat([best_logits, flat])
             order = torch.sort(merged, descending=True, stable=True).indices[:count]
-            best_scores, best_facts = merged[order], torch.cat([best_facts, facts])[order]
+            best_logits = merged[order]
+            best_scores = torch.cat([best_scores, scores[rows, places]])[order]
+            best_facts = torch.cat([best_facts, torch.cat([chunk[rows], places[:, None]], 1)])[order]
             if tick is not None:
                 tick(first + len(chunk), len(queries))
-        found = zip(best_facts.tolist(), best_scores.tolist(), strict=True)
-        return [self._prediction(*self._forward(*fact), score) for fact, score in found if score > -np.inf]
+        found = zip(best_facts.tolist(), best_scores.tolist(), best_logits.tolist(), strict=True)
+        return [
+            self._prediction(*self._forward(*fact), score, logit) for fact, score, logit in found if score > -np.inf
+        ]
 
     @cached_property
     def _reflexive(self) -> Tensor:
@@ -222,13 +237,13 @@ class Predictor:
             return tail, relation - self.num_relations, head
         return head, relation, tail
 
-    def _prediction(self, head: int, relation: int, tail: int, score: float) -> Prediction:
+    def _prediction(self, head: int, relation: int, tail: int, score: float, logit: float) -> Prediction:
         return Prediction(
             head=self.entities.shown(head),
             relation=self.relations.shown(relation),
             tail=self.entities.shown(tail),
             score=score,
-            probability=self.calibration.probability(score),
+            probability=float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64))),
             known=_holds(self.known, head, relation, tail),
             head_label=self.entities.labels[head],
             relation_label=self.relations.labels[relation],

@@ -9,15 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tuckerkg.calibrate import Calibration, fit_calibration
+import numpy as np
+
+from tuckerkg.calibrate import Calibration, best_candidates, fit_calibration
 from tuckerkg.checkpoint import RunFolder
 from tuckerkg.config import Settings, build_model, parse_settings
-from tuckerkg.errors import RunFolderError, UnknownNameError, did_you_mean
+from tuckerkg.errors import RunFolderError, TuckerkgError, UnknownNameError, did_you_mean
 from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank, report
 from tuckerkg.manifest import write_atomic
 from tuckerkg.model import Encoded, Model
 from tuckerkg.names import Names
 from tuckerkg.predict import Prediction, Predictor
+from tuckerkg.reliability import Conformal, Coverage, Reliability, fit_conformal, measure_coverage, reliability
 from tuckerkg.training import choose_device, restore_weights, seen_entities, whole_message_graph
 from tuckerkg.weights import check_entity_rows
 
@@ -68,6 +71,30 @@ class Run:
         if not self.calibrated:
             return Calibration()
         return fit_calibration(self.encoded, self.folder.split("train"), self.folder.split("valid"))
+
+    def reliability(self, split: str = "test") -> Reliability:
+        """How far probabilities are true for the best candidates of a held-out split's questions.
+
+        Known facts are left out: training's, and for the test split validation's too.
+        """
+        best = best_candidates(self.encoded, self._known_before(split), self.folder.split(split))
+        return reliability(best, self.calibration)
+
+    def conformal(self, coverage: float = 0.9) -> Conformal:
+        """Answer sets that hold the answer with probability ``coverage``, fitted on validation."""
+        if not 0.0 < coverage < 1.0:
+            raise TuckerkgError(f"coverage is {coverage}, expected a share between 0 and 1, such as 0.9")
+        return fit_conformal(self.encoded, self.folder.split("train"), self.folder.split("valid"), coverage)
+
+    def coverage(self, split: str = "test", coverage: float = 0.9) -> Coverage:
+        """How often answer sets hold the answer on a held-out split, by direction, and how large they are."""
+        known = [self.folder.split(name) for name in SPLITS]
+        return measure_coverage(self.encoded, self.conformal(coverage), known, self.folder.split(split))
+
+    def _known_before(self, split: str) -> list[np.ndarray]:
+        if split not in SPLITS[1:]:
+            raise UnknownNameError(f"{split!r} is not held out, expected valid or test")
+        return [self.folder.split(name) for name in SPLITS[: SPLITS.index(split)]]
 
     @cached_property
     def predictor(self) -> Predictor:
