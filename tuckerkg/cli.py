@@ -165,6 +165,10 @@ def evaluate(
     split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
     as_json: JsonOption = False,
     relations: Annotated[bool, typer.Option("--relations", help="Also show every relation.")] = False,
+    calibration: Annotated[
+        bool, typer.Option("--calibration", help="Also show how far probabilities and answer sets can be trusted.")
+    ] = False,
+    coverage: Annotated[float, typer.Option(help="What answer sets are to hold, with --calibration.")] = 0.9,
 ) -> None:
     """Rank a split: filtered, both directions, over all entities, random ties with mean, best and worst beside."""
     from rich.console import Console
@@ -176,10 +180,18 @@ def evaluate(
     bar, tick = counter(Console(stderr=True), "ranking")
     with bar:
         evaluation = loaded.evaluate(split, tick)
+    trust = None
+    if calibration:
+        plain = _load_run(run, plain=True)
+        trust = loaded.reliability(split), plain.reliability(split), loaded.coverage(split, coverage)
     if as_json:
-        print(json.dumps(evaluation.as_dict(), indent=2, ensure_ascii=False))
+        names = ("calibrated", "plain_sigmoid", "answer_sets")
+        more = {name: part.as_dict() for name, part in zip(names, trust or (), strict=False)}
+        print(json.dumps({**evaluation.as_dict(), **more}, indent=2, ensure_ascii=False))
     else:
         show.show_evaluation(evaluation, relations=relations)
+        if trust is not None:
+            show.show_trust(*trust)
 
 
 @app.command()

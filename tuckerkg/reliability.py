@@ -84,7 +84,7 @@ def fit_conformal(encoded: Encoded, train: np.ndarray, valid: np.ndarray, covera
 
 def _quantile(shares: np.ndarray, coverage: float) -> float:
     """The share that ``coverage`` of the answers reach, with the correction for their number; -inf: too few to say."""
-    place = math.floor((len(shares) + 1) * (1.0 - coverage)) - 1
+    place = math.floor((len(shares) + 1) * (1.0 - coverage) + 1e-9) - 1  # not thrown off by rounding
     return float(np.sort(shares)[place]) if place >= 0 else -math.inf
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuckerkg.datasets import Listed
     from tuckerkg.evaluate import Evaluation, Metrics
     from tuckerkg.predict import Prediction
+    from tuckerkg.reliability import Coverage, Reliability
     from tuckerkg.reproduce import Outcome
     from tuckerkg.triples import Dataset
     from tuckerkg.tune import Trial
@@ -60,6 +61,27 @@ def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
     print(
         f"ties: random, seed {evaluation.protocol['tie_seed']}; protocol {evaluation.protocol['fingerprint']}; "
         f"{evaluation.unseen_triples:,} triples with an entity that training never saw"
+    )
+
+
+def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets: Coverage) -> None:
+    """How far probabilities and answer sets can be trusted."""
+    table = Table(title="probabilities of the ten best candidates of each question", title_justify="left")
+    for column in ("", "calibration error", "Brier score", "log loss"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, found in (("fitted on validation", calibrated), ("plain sigmoid", plain_sigmoid)):
+        table.add_row(name, f"{found.ece:.4f}", f"{found.brier:.4f}", f"{found.log_loss:.4f}")
+    _console().print(table)
+    bins = Table(title="when it says ... it is true in ...", title_justify="left")
+    for column in ("says", "true", "candidates"):
+        bins.add_column(column, justify="right")
+    for each in calibrated.bins:
+        bins.add_row(f"{each.said:.1%}", f"{each.true:.1%}", f"{each.count:,}")
+    _console().print(bins)
+    print(
+        f"answer sets of {answer_sets.asked:.0%}: hold the tail in {answer_sets.tail:.1%} with "
+        f"{answer_sets.mean_size_tail:,.0f} entities on average, the head in {answer_sets.head:.1%} with "
+        f"{answer_sets.mean_size_head:,.0f}"
     )
 
 
