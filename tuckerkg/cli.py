@@ -185,8 +185,10 @@ def evaluate(
         plain = _load_run(run, plain=True)
         trust = loaded.reliability(split), plain.reliability(split), loaded.coverage(split, coverage)
     if as_json:
-        names = ("calibrated", "plain_sigmoid", "answer_sets")
-        more = {name: part.as_dict() for name, part in zip(names, trust or (), strict=False)}
+        more: dict[str, Any] = {}
+        if trust is not None:
+            fitted, raw, sets = trust
+            more = {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
         print(json.dumps({**evaluation.as_dict(), **more}, indent=2, ensure_ascii=False))
     else:
         show.show_evaluation(evaluation, relations=relations)
