@@ -208,30 +208,52 @@ def predict(
     untyped: Annotated[
         bool, typer.Option("--untyped", help="With --top-missing: any entity in any place, not only those seen there.")
     ] = False,
+    questions: Annotated[
+        Path | None, typer.Option(help="A file of questions: head, relation, tail, with ? for what is asked.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
+    ] = None,
     plain: PlainOption = False,
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
 ) -> None:
     """Name missing links: tails, heads, relations, or the best of the whole graph.
 
     Examples: `tuckerkg predict RUN --head France --relation borders`, `... --relation borders --tail Spain`,
-    `... --head France --tail Spain`, `... --top-missing 20`.
+    `... --head France --tail Spain`, `... --top-missing 20`, `... --questions ask.tsv --out answers.parquet`.
     """
     from rich.console import Console
 
     from tuckerkg import show
+    from tuckerkg.outputs import check_output, write_predictions
     from tuckerkg.progress import counter
+    from tuckerkg.questions import ask_file
+    from tuckerkg.read_options import ReadOptions
 
     show.check_format(form)
+    if out is not None:
+        check_output(out)
+    asked = head or relation or tail
+    if asked and (top_missing is not None or questions is not None):
+        other = "--questions" if questions is not None else "--top-missing"
+        raise TuckerkgError(f"{other} asks by itself: leave out --head, --relation and --tail")
+    if top_missing is not None and questions is not None:
+        raise TuckerkgError("--top-missing and --questions are two questions: give one of them")
     loaded = _load_run(run, plain)
-    if top_missing is None:
+    if not (top_missing or questions):
         facts = loaded.predict(head, relation, tail, k, include_known=known)
-    elif head or relation or tail:
-        raise TuckerkgError("--top-missing asks about the whole graph: leave out --head, --relation and --tail")
     else:
         bar, tick = counter(Console(stderr=True), "asking")
         with bar:
-            facts = loaded.top_missing(top_missing, typed=not untyped, tick=tick)
-    show.show_predictions(facts, form)
+            if questions is not None:
+                facts = ask_file(loaded, questions, ReadOptions(header=False), k, include_known=known, tick=tick)
+            else:
+                facts = loaded.top_missing(top_missing or 1, typed=not untyped, tick=tick)
+    if out is None:
+        show.show_predictions(facts, form)
+    else:
+        write_predictions(facts, out)
+        print(f"{len(facts):,} facts written to {out}")
 
 
 @app.command()

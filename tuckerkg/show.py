@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuckerkg.errors import TuckerkgError, printable
+from tuckerkg.outputs import tsv
 
 if TYPE_CHECKING:
     from tuckerkg.compare import Comparison, Part
@@ -90,7 +91,7 @@ def show_predictions(facts: Sequence[Prediction], form: str) -> None:
     if form == "json":
         print(json.dumps([fact.as_dict() for fact in facts], indent=2, ensure_ascii=False))
     elif form == "tsv":
-        _write_tsv(facts)
+        print(tsv(facts).decode(), end="")
     else:
         table = Table()
         for column in ("", "head", "relation", "tail"):
@@ -139,13 +140,6 @@ def _parts(evaluation: Evaluation) -> list[tuple[str, Metrics]]:
 def _cells(metrics: Metrics, hits: Sequence[int]) -> list[str]:
     values = [f"{metrics.mrr:.4f}", *(f"{metrics.hits[k]:.4f}" for k in hits)]
     return [*values, f"{metrics.mr:,.1f}", f"{metrics.amri:.4f}", f"{metrics.queries:,}"]
-
-
-def _write_tsv(facts: Sequence[Prediction]) -> None:
-    print("head\trelation\ttail\tscore\tprobability\tknown")
-    for fact in facts:
-        names = (name.replace("\t", "\\t").replace("\n", "\\n") for name in (fact.head, fact.relation, fact.tail))
-        print(*names, f"{fact.score:.6g}", f"{fact.probability:.6g}", int(fact.known), sep="\t")
 
 
 def _console() -> Console:
