@@ -93,6 +93,8 @@ def test_the_command_line_names_what_starts_afresh_and_refuses_a_folder_that_is_
     told = runner.invoke(app, ["train", "--out", str(tmp_path / "b"), "--start-from", str(tmp_path / "a"), *quick])
     assert told.exit_code == 0, told.output
     assert "afresh: encoder.layers.0.bias" in told.output
+    assert "start: valid MRR" in told.output
+    assert "nan" not in told.output
     refused = runner.invoke(app, ["train", "--out", str(tmp_path / "c"), "--start-from", str(tmp_path / "no"), *quick])
     assert isinstance(refused.exception, TuckerkgError) or refused.exit_code == 2
     assert not (tmp_path / "c").exists()

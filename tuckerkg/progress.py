@@ -84,6 +84,8 @@ class Progress:
                 self.board.add_scalar(f"valid/{name}", value, step)
         if self.bar is not None:
             self._draw(mrr=self.best)
+        elif step == self.first:
+            self._say(f"start: valid MRR {evaluation.mrr:.4f}")
         else:
             left = (time.monotonic() - self.began) / max(step - self.first, 1) * (self.total - step)
             self._say(
