@@ -24,7 +24,7 @@ LAYERS = [
     ["model", "checkpoint", "ahead"],
     ["optimisers"],
     ["config", "evaluate", "interrupt"],
-    ["calibrate", "training"],
+    ["calibrate", "examine", "training"],
     ["predict", "progress", "reliability", "warm"],
     ["run"],
     ["compare"],

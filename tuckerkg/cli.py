@@ -17,6 +17,7 @@ from tuckerkg.cli_options import (
     PlainOption,
     RunArgument,
     SetOption,
+    columns_of,
     observer,
     settings_of,
 )
@@ -308,6 +309,7 @@ def show_settings(
 
 
 app.command()(cli_study.params)
+app.command()(cli_study.inspect)
 app.command()(cli_study.compare)
 app.command()(cli_study.tune)
 app.command()(cli_study.reproduce)
@@ -320,14 +322,11 @@ def _read_options(
     from tuckerkg.read_options import ReadOptions
 
     policy: Any = on_error
-    chosen: Any = None
     if on_error not in ("stop", "skip"):
         raise TuckerkgError(f"--on-error is {on_error!r}, expected stop or skip")
-    if columns is not None:
-        chosen = tuple(int(part) if part.strip().isdigit() else part.strip() for part in columns.split(","))
-        if len(chosen) != 3:
-            raise TuckerkgError(f"--columns names {len(chosen)} columns, expected head,relation,tail")
-    return ReadOptions(delimiter=delimiter, header=header, columns=chosen, on_error=policy, rejects=rejects)
+    return ReadOptions(
+        delimiter=delimiter, header=header, columns=columns_of(columns), on_error=policy, rejects=rejects
+    )
 
 
 def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool) -> Any:

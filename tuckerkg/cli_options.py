@@ -39,3 +39,15 @@ def observer(folder: Any = None) -> Any:
 
     wanted = folder is not None and folder.settings["train"].get("tensorboard", False)
     return Progress(board=tensorboard(str(folder.path / "tensorboard")) if wanted else None)
+
+
+def columns_of(text: str | None) -> Any:
+    """``--columns`` as names or numbers of head, relation and tail."""
+    from tuckerkg.errors import TuckerkgError
+
+    if text is None:
+        return None
+    chosen = tuple(int(part) if part.strip().isdigit() else part.strip() for part in text.split(","))
+    if len(chosen) != 3:
+        raise TuckerkgError(f"--columns names {len(chosen)} columns, expected head,relation,tail")
+    return chosen

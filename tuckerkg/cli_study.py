@@ -36,6 +36,35 @@ def params(
         show.show_counts(counts)
 
 
+def inspect(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name, a file, a folder or an archive.")],
+    settings: Annotated[
+        str | None, typer.Option("-s", "--settings", help="Say how long training with these settings takes here.")
+    ] = None,
+    relations: Annotated[int, typer.Option(help="How many relations to show, those with most triples.", min=0)] = 20,
+    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
+    changes: SetOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a graph before training: relations, leaks between splits, what guessing would score, how long it takes.
+
+    Examples: `tuckerkg inspect my.tsv`, `tuckerkg inspect wn18rr --json`.
+    """
+    from tuckerkg import datasets, show
+    from tuckerkg.cli_options import columns_of
+    from tuckerkg.examine import examine
+    from tuckerkg.read_options import ReadOptions
+
+    options = ReadOptions(columns=columns_of(columns))
+    read = datasets.load(dataset, data=data, options=options, allow_leaks=True)
+    found = examine(read, settings_of(settings, None, {}, changes))
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        show.show_examination(found, relations)
+
+
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; the first is what the others are held against.")],
     split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuckerkg.compare import Comparison, Part
     from tuckerkg.datasets import Listed
     from tuckerkg.evaluate import Evaluation, Metrics
+    from tuckerkg.examine import Examination
     from tuckerkg.predict import Prediction
     from tuckerkg.reliability import Coverage, Reliability
     from tuckerkg.reproduce import Outcome
@@ -84,6 +85,40 @@ def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets:
         f"{answer_sets.mean_size_tail:,.0f} entities on average, the head in {answer_sets.head:.1%} with "
         f"{answer_sets.mean_size_head:,.0f}"
     )
+
+
+def show_examination(found: Examination, relations: int) -> None:
+    """The report before training; ``relations`` is how many relations to show."""
+    counts = found.counts
+    print(
+        f"{printable(found.name)}: {counts['entities']:,} entities, {counts['relations']:,} relations, "
+        f"{counts['train']:,} / {counts['valid']:,} / {counts['test']:,} triples to train, validate, test"
+    )
+    table = Table(title="relations", title_justify="left")
+    for column in ("", "triples", "heads", "tails", "kind", "symmetric", "of heads x tails"):
+        table.add_column(column, justify="right" if column else "left")
+    for each in found.relations[:relations]:
+        sizes = (f"{number:,}" for number in (each.triples, each.heads, each.tails))
+        table.add_row(Text(printable(each.name)), *sizes, each.kind, f"{each.symmetric:.0%}", f"{each.cartesian:.1%}")
+    _console().print(table)
+    if len(found.relations) > relations:
+        print(f"{len(found.relations) - relations:,} relations with fewer triples are not shown (--relations N)")
+    for words, pairs in (("inverse", found.inverse), ("duplicate", found.duplicate)):
+        for pair in pairs[:relations]:
+            print(printable(f"{words}: {pair.share:.0%} of {pair.first} is {pair.second}"))
+    half, nearly_all, most = (found.degrees[share] for share in ("0.5", "0.95", "1.0"))
+    print(
+        f"half of the entities stand in at most {half:,.0f} training triples, 95 % in {nearly_all:,.0f}, "
+        f"the busiest in {most:,.0f}"
+    )
+    for name, share in found.leaks.items():
+        print(f"test triples that training gives away, {name}: {share:.1%}")
+    if found.baseline_mrr is not None:
+        print(f"guessing each relation's most frequent answers scores a test MRR of {found.baseline_mrr:.3f}")
+    if found.minutes is not None and found.seconds_per_epoch is not None:
+        print(f"training here: {found.seconds_per_epoch:.1f} s an epoch, {found.minutes:,.1f} minutes in all")
+    for warning in found.warnings:
+        print(f"warning: {printable(warning)}")
 
 
 def show_predictions(facts: Sequence[Prediction], form: str) -> None:
