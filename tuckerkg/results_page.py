@@ -64,10 +64,16 @@ def headline(found: Outcomes) -> str:
         lines.append(
             [TITLES[item.row.dataset], _short(item.row.printed("mrr")), _with_deviation(item), _short(alone)]
             + [_short(item.mean(metric)) for metric in HITS]
-            + [_number(item.minutes, ".0f"), item.verdict]
+            + [_minutes(item), item.verdict]
         )
     columns = ["", "paper", "TGCN-TuckER here", "TuckER alone", "Hits@1", "Hits@3", "Hits@10", "minutes", ""]
     return _table(columns, lines)
+
+
+def _minutes(item: Outcome) -> str:
+    """The longest run's minutes, and where it had one core only, that."""
+    one_core = item.results and max(result.get("threads", 2) for result in item.results) == 1
+    return _number(item.minutes, ".0f") + (" on one core" if one_core else "")
 
 
 def _main(found: Outcomes) -> str:
