@@ -24,7 +24,7 @@ from tuckerkg.model import Encoded
 from tuckerkg.triples import add_inverses
 
 CANDIDATES = 10  # of each question
-QUESTIONS = 20_000  # at most
+QUESTIONS = 20_000  # to fit on, at most
 CHUNK_SCORES = 1 << 22
 PRIOR = 1.0  # weight of the squares that draw a relation towards the whole: a deviation of .7 costs half a nat
 STEEPEST = 1e-6  # least slope: a higher score is never less likely
@@ -74,11 +74,11 @@ class Best:
     is_true: Tensor  # [Q, k]
 
 
-def best_candidates(encoded: Encoded, known: list[np.ndarray], held_out: np.ndarray, most: int = QUESTIONS) -> Best:
-    """Asks every question of ``held_out`` in both directions (a random part where there are many), ``known`` aside."""
+def best_candidates(encoded: Encoded, known: list[np.ndarray], held_out: np.ndarray, most: int | None = None) -> Best:
+    """Asks every question of ``held_out`` in both directions (or ``most`` random ones), ``known`` answers left out."""
     num_entities, num_relations = encoded.model.num_entities, encoded.model.num_relations
     asked = np.unique(add_inverses(held_out, num_relations)[:, :2], axis=0)
-    if len(asked) > most:
+    if most is not None and len(asked) > most:
         asked = asked[np.sort(np.random.default_rng(0).permutation(len(asked))[:most])]
     left_out, wanted = (_answers(part, num_relations) for part in (np.concatenate(known), held_out))
     k = min(CANDIDATES, num_entities)
@@ -103,7 +103,7 @@ def best_candidates(encoded: Encoded, known: list[np.ndarray], held_out: np.ndar
 
 def fit_calibration(encoded: Encoded, train: np.ndarray, valid: np.ndarray) -> Calibration:
     """Fits on validation, with what training holds left out of the candidates."""
-    return fit_logistic(best_candidates(encoded, [train], valid), 2 * encoded.model.num_relations)
+    return fit_logistic(best_candidates(encoded, [train], valid, QUESTIONS), 2 * encoded.model.num_relations)
 
 
 def fit_logistic(best: Best, num_relations: int) -> Calibration:

@@ -74,7 +74,7 @@ def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets:
     for name, found in (("fitted on validation", calibrated), ("plain sigmoid", plain_sigmoid)):
         table.add_row(name, f"{found.ece:.4f}", f"{found.brier:.4f}", f"{found.log_loss:.4f}")
     _console().print(table)
-    bins = Table(title="when it says ... it is true in ...", title_justify="left")
+    bins = Table(title="said and true", title_justify="left")
     for column in ("says", "true", "candidates"):
         bins.add_column(column, justify="right")
     for each in calibrated.bins:
