@@ -55,6 +55,8 @@ def run(tmp_path_factory):
 def test_help_teaches_every_verb():
     shown = tuckerkg("--help").stdout
     for verb in (
+        "inspect",
+        "compare",
         "demo",
         "train",
         "evaluate",
@@ -263,3 +265,7 @@ def test_f26_training_survives_a_closed_or_full_output(tmp_path):
         )  # fmt: skip
         rows = (tmp_path / out / "metrics.jsonl").read_text().splitlines()
         assert len(rows) == 2, out
+
+
+def test_a_seed_that_no_row_has_is_refused():
+    assert "--seed 7" in tuckerkg("reproduce", "wn18rr-tgcn-tucker", "--seed", "7", code=2).stderr

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tuckerkg.cli_options import DataOption, JsonOption, SetOption, observer, settings_of
+from tuckerkg.errors import TuckerkgError
 
 
 def params(
@@ -149,6 +150,9 @@ def reproduce(
     from tuckerkg.reproduce import reproduce as run_rows
 
     chosen = paper.choose_rows(rows or ())
+    missing = set(seed or ()) - {fixed for row in chosen for fixed in row.seeds}
+    if missing:
+        raise TuckerkgError(f"--seed {min(missing)}: none of these rows has it; seeds are fixed before the runs")
     if only_show:
         outcomes = [outcome(row, results) for row in chosen]
     else:

@@ -21,7 +21,8 @@ class RESCAL(nn.Module):
         if relation_dim != dim * dim:
             raise ValueError(
                 f"RESCAL has a matrix per relation and needs relation_dim = dim^2, "
-                f"got dim {dim} and relation_dim {relation_dim}; set model.relation_dim={dim * dim}"
+                f"got dim {dim} and relation_dim {relation_dim}; set model.relation_dim={dim * dim} "
+                "(with the encoder compgcn: encoder.out_relation_dim)"
             )
         self.dropout, self.query_dropout = dropout, query_dropout
 

@@ -28,7 +28,8 @@ class RotatE(nn.Module):
         if dim % 2 or relation_dim * 2 != dim:
             raise ValueError(
                 f"RotatE turns dim / 2 complex numbers by one angle each and needs relation_dim = dim / 2, "
-                f"got dim {dim} and relation_dim {relation_dim}; set model.relation_dim={max(1, dim // 2)}"
+                f"got dim {dim} and relation_dim {relation_dim}; set model.relation_dim={max(1, dim // 2)} "
+                "(with the encoder compgcn: encoder.out_relation_dim)"
                 + (f" and model.dim={dim + 1}" if dim % 2 else "")
             )
         self.dropout = dropout
