@@ -6,9 +6,7 @@ import pytest
 import torch
 from graphs import toy_dataset
 
-from tuckerkg import api
 from tuckerkg.calibrate import Asked, Best, Calibration, best_candidates, fit_logistic
-from tuckerkg.training import Silent
 
 
 def made_up(slopes, shifts, counts, per_answer=0.0, seed=0):
@@ -55,21 +53,14 @@ def test_nothing_true_leaves_the_plain_sigmoid():
     assert torch.equal(fitted.logits(best.scores, best.asked), best.scores)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    overrides = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 20.0, "train.threads": 1, "encoder": "none"}
-    out = tmp_path_factory.mktemp("calibrated") / "run"
-    return api.train(toy_dataset(), out=out, overrides=overrides, observer=Silent())
-
-
-def test_the_best_candidates_are_those_of_brute_force(run):
+def test_the_best_candidates_are_those_of_brute_force(toy_run):
     data = toy_dataset()
-    best = best_candidates(run.encoded, [data.train], data.valid)
+    best = best_candidates(toy_run.encoded, [data.train], data.valid)
     questions = sorted({(h, r) for h, r, _ in data.valid.tolist()} | {(t, r + 3) for _, r, t in data.valid.tolist()})
     assert best.asked.relation_ids.tolist() == [relation for _, relation in questions]
     facts = {name: {tuple(fact) for fact in data.split(name).tolist()} for name in ("train", "valid")}
     for row, (head, relation) in enumerate(questions):
-        scores = run.encoded.scores(torch.tensor([head]), torch.tensor([relation]))[0]
+        scores = toy_run.encoded.scores(torch.tensor([head]), torch.tensor([relation]))[0]
 
         def fact(tail, head=head, relation=relation):
             return (head, relation, tail) if relation < 3 else (tail, relation - 3, head)
@@ -82,27 +73,29 @@ def test_the_best_candidates_are_those_of_brute_force(run):
         assert best.asked.known[row].item() == 20 - len(left)
 
 
-def test_all_ways_to_ask_give_a_fact_the_same_probability(run):
-    asked = run.predict(head="e003", relation="plus2", k=20)
-    scored = run.score([(fact.head, fact.relation, fact.tail) for fact in asked])
+def test_all_ways_to_ask_give_a_fact_the_same_probability(toy_run):
+    asked = toy_run.predict(head="e003", relation="plus2", k=20)
+    scored = toy_run.score([(fact.head, fact.relation, fact.tail) for fact in asked])
     assert [fact.probability for fact in asked] == pytest.approx([fact.probability for fact in scored], abs=1e-4)
     one = asked[0]
     (same,) = [
-        fact for fact in run.predict(head=one.head, tail=one.tail, k=3, include_known=True) if fact.relation == "plus2"
+        fact
+        for fact in toy_run.predict(head=one.head, tail=one.tail, k=3, include_known=True)
+        if fact.relation == "plus2"
     ]
     assert same.probability == pytest.approx(one.probability, abs=1e-4)
-    shown = run.predict(head="e003", relation="plus2", k=20, include_known=True)
+    shown = toy_run.predict(head="e003", relation="plus2", k=20, include_known=True)
     assert {fact.tail: fact.probability for fact in shown if not fact.known} == pytest.approx(
         {fact.tail: fact.probability for fact in asked}, abs=1e-4
     )
 
 
-def test_the_most_believed_missing_facts_come_in_order_of_probability(run):
-    facts = run.top_missing(15, typed=False)
+def test_the_most_believed_missing_facts_come_in_order_of_probability(toy_run):
+    facts = toy_run.top_missing(15, typed=False)
     assert [fact.probability for fact in facts] == sorted((fact.probability for fact in facts), reverse=True)
     every = [
-        fact for head in run.entities.labels for relation in run.relations.labels
-        for fact in run.predict(head=head, relation=relation, k=20)
+        fact for head in toy_run.entities.labels for relation in toy_run.relations.labels
+        for fact in toy_run.predict(head=head, relation=relation, k=20)
     ]  # fmt: skip
     best = sorted((fact.probability for fact in every), reverse=True)[:15]
     assert [fact.probability for fact in facts] == pytest.approx(best, abs=1e-4)

@@ -8,17 +8,14 @@ from dataclasses import replace
 import polars as pl
 import pyoxigraph
 import pytest
-from graphs import toy_dataset
 from typer.testing import CliRunner
 
-from tuckerkg import api
 from tuckerkg.cli import app
 from tuckerkg.errors import InputError, TuckerkgError
 from tuckerkg.outputs import check_output, write_predictions
 from tuckerkg.predict import Prediction
 from tuckerkg.questions import ask_file
 from tuckerkg.read_options import ReadOptions
-from tuckerkg.training import Silent
 
 FACT = Prediction("Ann", "knows", "Bob", 1.25, 0.75, False, "http://x/ann", "http://x/knows", "http://x/bob")
 ODD = replace(FACT, head="a\tb\nc", head_label='odd "name" <x>', relation_label="is a", tail_label="_:g-1")
@@ -71,33 +68,26 @@ def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, name):
         check_output(tmp_path / name)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    overrides = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 5.0, "train.threads": 1, "encoder": "none"}
-    out = tmp_path_factory.mktemp("asked") / "run"
-    return api.train(toy_dataset(), out=out, overrides=overrides, observer=Silent())
-
-
-def test_questions_of_a_file_are_answered_one_by_one(run, tmp_path):
+def test_questions_of_a_file_are_answered_one_by_one(toy_run, tmp_path):
     file = tmp_path / "ask.tsv"
     file.write_text("e001\tplus1\t?\n?\tplus2\te004\ne001\t?\te003\n", encoding="utf-8")
-    found = ask_file(run, file, ReadOptions(header=False), 2)
-    expected = run.predict(head="e001", relation="plus1", k=2) + run.predict(relation="plus2", tail="e004", k=2)
-    assert found == expected + run.predict(head="e001", tail="e003", k=2)
+    found = ask_file(toy_run, file, ReadOptions(header=False), 2)
+    expected = toy_run.predict(head="e001", relation="plus1", k=2) + toy_run.predict(relation="plus2", tail="e004", k=2)
+    assert found == expected + toy_run.predict(head="e001", tail="e003", k=2)
 
 
-def test_bad_questions_are_named_by_line_before_any_is_asked(run, tmp_path):
+def test_bad_questions_are_named_by_line_before_any_is_asked(toy_run, tmp_path):
     file = tmp_path / "ask.tsv"
     file.write_text("e001\tplus1\t?\n?\tplus2\t?\ne999\tplus1\t?\ne001\tplus1\te002\n", encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        ask_file(run, file, ReadOptions(header=False), 2)
+        ask_file(toy_run, file, ReadOptions(header=False), 2)
     assert [problem.line for problem in caught.value.problems] == [2, 3, 4]
     assert "Nearest" in str(caught.value)
 
 
-def test_the_command_asks_and_writes(run, tmp_path):
+def test_the_command_asks_and_writes(toy_run, tmp_path):
     (tmp_path / "ask.tsv").write_text("e001\tplus1\t?\n", encoding="utf-8")
-    asked = ["predict", str(run.path), "--questions", str(tmp_path / "ask.tsv"), "-k", "3"]
+    asked = ["predict", str(toy_run.path), "--questions", str(tmp_path / "ask.tsv"), "-k", "3"]
     told = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "a.jsonl")])
     assert told.exit_code == 0, told.output
     assert "3 facts written" in told.output

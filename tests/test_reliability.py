@@ -11,12 +11,10 @@ import torch
 from graphs import toy_dataset
 from typer.testing import CliRunner
 
-from tuckerkg import api
 from tuckerkg.calibrate import Asked, Best, Calibration
 from tuckerkg.cli import app
 from tuckerkg.errors import TuckerkgError, UnknownNameError
 from tuckerkg.reliability import Conformal, _quantile, answer_shares, reliability
-from tuckerkg.training import Silent
 
 
 def plain(scores, is_true):
@@ -62,23 +60,16 @@ def test_too_few_answers_leave_nothing_out():
     assert _quantile(np.zeros(5), 0.9) == -math.inf
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    overrides = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 20.0, "train.threads": 1, "encoder": "none"}
-    out = tmp_path_factory.mktemp("reliable") / "run"
-    return api.train(toy_dataset(), out=out, overrides=overrides, observer=Silent())
-
-
-def test_shares_and_sizes_equal_brute_force(run):
+def test_shares_and_sizes_equal_brute_force(toy_run):
     data = toy_dataset()
     known = {tuple(fact) for split in ("train", "valid", "test") for fact in data.split(split).tolist()}
     conformal = Conformal(0.9, tail=-2.0, head=-3.0)
-    shares, sizes = answer_shares(run.encoded, [data.train, data.valid, data.test], data.test, conformal)
+    shares, sizes = answer_shares(toy_run.encoded, [data.train, data.valid, data.test], data.test, conformal)
     place = 0
     for turned in (False, True):
         for head, relation, tail in data.test.tolist():
             asked, answer = (tail, head) if turned else (head, tail)
-            scores = run.encoded.scores(torch.tensor([asked]), torch.tensor([relation + 3 * turned]))[0]
+            scores = toy_run.encoded.scores(torch.tensor([asked]), torch.tensor([relation + 3 * turned]))[0]
             left = [
                 entity
                 for entity in range(20)
@@ -91,19 +82,19 @@ def test_shares_and_sizes_equal_brute_force(run):
             place += 1
 
 
-def test_a_run_tells_its_reliability_on_held_out_splits_only(run):
-    assert 0.0 <= run.reliability("test").ece <= 1.0
-    assert 0.0 <= run.coverage("test", 0.5).tail <= 1.0
+def test_a_run_tells_its_reliability_on_held_out_splits_only(toy_run):
+    assert 0.0 <= toy_run.reliability("test").ece <= 1.0
+    assert 0.0 <= toy_run.coverage("test", 0.5).tail <= 1.0
     with pytest.raises(UnknownNameError, match="not held out"):
-        run.reliability("train")
+        toy_run.reliability("train")
     with pytest.raises(TuckerkgError, match=r"coverage is 1\.5"):
-        run.conformal(1.5)
+        toy_run.conformal(1.5)
 
 
-def test_the_command_shows_it(run):
-    shown = CliRunner().invoke(app, ["evaluate", str(run.path), "--calibration"])
+def test_the_command_shows_it(toy_run):
+    shown = CliRunner().invoke(app, ["evaluate", str(toy_run.path), "--calibration"])
     assert shown.exit_code == 0, shown.output
     assert "answer sets of 90%" in shown.output
-    told = json.loads(CliRunner().invoke(app, ["evaluate", str(run.path), "--calibration", "--json"]).stdout)
-    assert told["calibrated"]["ece"] == pytest.approx(run.reliability("test").ece)
+    told = json.loads(CliRunner().invoke(app, ["evaluate", str(toy_run.path), "--calibration", "--json"]).stdout)
+    assert told["calibrated"]["ece"] == pytest.approx(toy_run.reliability("test").ece)
     assert set(told["answer_sets"]) >= {"tail", "head", "mean_size_tail"}

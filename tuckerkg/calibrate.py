@@ -19,13 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tuckerkg.answers import Answers, rows_of
+from tuckerkg.answers import rows_of
+from tuckerkg.evaluate import CHUNK_SCORES, known_answers
 from tuckerkg.model import Encoded
 from tuckerkg.triples import add_inverses
 
 CANDIDATES = 10  # of each question
 QUESTIONS = 20_000  # to fit on, at most
-CHUNK_SCORES = 1 << 22
 PRIOR = 1.0  # weight of the squares that draw a relation towards the whole: a deviation of .7 costs half a nat
 STEEPEST = 1e-6  # least slope: a higher score is never less likely
 
@@ -80,7 +80,7 @@ def best_candidates(encoded: Encoded, known: list[np.ndarray], held_out: np.ndar
     asked = np.unique(add_inverses(held_out, num_relations)[:, :2], axis=0)
     if most is not None and len(asked) > most:
         asked = asked[np.sort(np.random.default_rng(0).permutation(len(asked))[:most])]
-    left_out, wanted = (_answers(part, num_relations) for part in (np.concatenate(known), held_out))
+    left_out, wanted = (known_answers(part, num_relations) for part in (known, [held_out]))
     k = min(CANDIDATES, num_entities)
     found = []
     for queries in torch.from_numpy(asked).split(max(1, CHUNK_SCORES // max(num_entities, 1))):
@@ -130,7 +130,3 @@ def fit_logistic(best: Best, num_relations: int) -> Calibration:
     optimiser.step(closure)
     slopes, shifts = (whole[:2, None] + own).detach()
     return Calibration(slopes.clamp(min=STEEPEST), shifts, float(whole[2].detach()))
-
-
-def _answers(triples: np.ndarray, num_relations: int) -> Answers:
-    return Answers.of(torch.from_numpy(add_inverses(triples, num_relations)), 2 * num_relations)

@@ -105,14 +105,22 @@ class Predictor:
         """
         step = _queries_at_once(len(self.entities))
         found = [
-            top_of_rows(self._open_scores(heads, relations, include_known)[0], k)
+            top_of_rows(self._open_scores(heads, relations, include_known), k)
             for heads, relations in zip(head_ids.split(step), relation_ids.split(step), strict=True)
         ]
         return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
 
-    def _open_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> tuple[Tensor, Asked]:
+    def _open_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> Tensor:
         """Scores ``[b, N]``, known answers at minus infinity unless they are to be included."""
         scores = self.encoded.scores(heads, relation_ids).cpu()
+        if not include_known:
+            offsets, answers = self.known.find(heads, relation_ids)
+            scores[rows_of(offsets), answers] = -torch.inf
+        return scores
+
+    def _asked_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> tuple[Tensor, Asked]:
+        """The same with what their probabilities need, which takes one more look at every score."""
+        scores = self._open_scores(heads, relation_ids, include_known=True)
         offsets, answers = self.known.find(heads, relation_ids)
         asked = Asked.of(scores, relation_ids, offsets)
         if not include_known:
@@ -149,7 +157,7 @@ class Predictor:
         ).view(-1, 3)
         found: list[Prediction] = []
         for chunk in ids.split(_queries_at_once(len(self.entities))):
-            scores, asked = self._open_scores(chunk[:, 0], chunk[:, 1], include_known=True)
+            scores, asked = self._asked_scores(chunk[:, 0], chunk[:, 1], include_known=True)
             scores = scores.gather(1, chunk[:, 2:])
             logits = self.calibration.logits(scores, asked)
             weighed = zip(chunk.tolist(), scores[:, 0].tolist(), logits[:, 0].tolist(), strict=True)
@@ -168,7 +176,7 @@ class Predictor:
         found: list[Prediction] = []
         for relation_ids in torch.arange(self.num_relations).split(_queries_at_once(len(self.entities))):
             heads = torch.full_like(relation_ids, head)
-            scores, asked = self._open_scores(heads, relation_ids, include_known=True)
+            scores, asked = self._asked_scores(heads, relation_ids, include_known=True)
             scores = scores[:, tail : tail + 1]
             logits = self.calibration.logits(scores, asked)
             weighed = zip(relation_ids.tolist(), scores[:, 0].tolist(), logits[:, 0].tolist(), strict=True)
@@ -194,7 +202,7 @@ class Predictor:
         step = _queries_at_once(len(self.entities))
         for first in range(0, len(queries), step):
             chunk = queries[first : first + step]
-            scores, asked = self._open_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
+            scores, asked = self._asked_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
             if allowed is not None:
                 scores[~allowed[chunk[:, 1]]] = -torch.inf
                 strict = ~self._reflexive[chunk[:, 1]]

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.answers import Answers, rows_of
+from tuckerkg.answers import rows_of
 from tuckerkg.calibrate import Best, Calibration
+from tuckerkg.evaluate import CHUNK_SCORES, known_answers
 from tuckerkg.model import Encoded
 from tuckerkg.triples import add_inverses
 
 BINS = 15
-CHUNK_SCORES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def answer_shares(
     """
     num_entities, num_relations = encoded.model.num_entities, encoded.model.num_relations
     both = torch.from_numpy(add_inverses(triples, num_relations))
-    left_out = Answers.of(torch.from_numpy(add_inverses(np.concatenate(known), num_relations)), 2 * num_relations)
+    left_out = known_answers(known, num_relations)
     found, sizes = [], []
     for chunk in both.split(max(1, CHUNK_SCORES // max(num_entities, 1))):
         heads, relation_ids, tails = chunk.unbind(1)
