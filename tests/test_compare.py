@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from tuckerkg import api
 from tuckerkg.cli import app
 from tuckerkg.compare import compare, difference
-from tuckerkg.compare_plot import check_plot
 from tuckerkg.errors import TuckerkgError
+from tuckerkg.plots import check_plot
 from tuckerkg.run import load
 from tuckerkg.training import Silent
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuckerkg import cli_study
+from tuckerkg import cli_after, cli_study
 from tuckerkg.cli_options import (
     DataOption,
     JsonOption,
@@ -308,6 +308,7 @@ def show_settings(
         print("shipped experiments: " + ", ".join(file.stem for file in experiment_files()), file=sys.stderr)
 
 
+app.command()(cli_after.explain)
 app.command()(cli_study.params)
 app.command()(cli_study.inspect)
 app.command()(cli_study.compare)

@@ -82,7 +82,8 @@ def compare(
 
     from tuckerkg import show
     from tuckerkg.compare import compare as hold
-    from tuckerkg.compare_plot import check_plot, draw_comparison
+    from tuckerkg.compare_plot import draw_comparison
+    from tuckerkg.plots import check_plot
     from tuckerkg.run import load
 
     if plot is not None:

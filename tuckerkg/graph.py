@@ -50,12 +50,10 @@ class MessageGraph:
         "degree" counts all edges of the target, as the authors' runs do; "symmetric" is the root of the product of
         both ends' numbers of edges, the target's that reach it and the source's that leave it.
         """
-        if normalise not in get_args(Normalise):
-            raise ValueError(f"normalise is {' or '.join(map(repr, get_args(Normalise)))}, got {normalise!r}")
         if order not in ("source", "fewest"):
             raise ValueError(f"order is 'source' or 'fewest', got {order!r}")
         sources, relation_ids, targets = edges.unbind(1)
-        weights = 1.0 / _normaliser(edges, num_entities, normalise).to(dtype)  # [E]
+        weights = edge_weights(edges, num_entities, normalise).to(dtype)  # [E]
         at_target = (
             _at_target(edges, num_entities) if order == "fewest" else torch.zeros_like(sources, dtype=torch.bool)
         )
@@ -90,6 +88,27 @@ class MessageGraph:
         )
 
     @classmethod
+    def traced(cls, edges: Tensor, num_entities: int, weights: Tensor) -> MessageGraph:
+        """``edges [E, 3]`` with given ``weights [E]`` of their messages, to which gradients flow; to evaluate only."""
+        sources, relation_ids, targets = edges.unbind(1)
+        rows, row_of_edge = torch.unique(relation_ids * num_entities + sources, return_inverse=True)
+        groups = RowGroups.of(rows // max(num_entities, 1))
+        row_entity = rows % max(num_entities, 1)
+        return cls(
+            num_entities=num_entities,
+            num_edges=len(edges),
+            groups=groups,
+            gather=SparseMatrix(
+                SparseRows(row_entity[groups.source], None, None),
+                SparseRows.of(row_entity, groups.position, None, num_entities),
+            ),
+            scatter=SparseMatrix(SparseRows.of(targets, groups.position[row_of_edge], weights, num_entities), None),
+            out_degree=torch.bincount(sources, minlength=num_entities).to(weights.dtype),
+            in_weight=weights.new_zeros(num_entities).index_add(0, targets, weights),
+            multiplicity=None,
+        )
+
+    @classmethod
     def empty(cls, num_entities: int, device: torch.device | str) -> MessageGraph:
         """A graph without edges, in which every layer still sees the entities themselves."""
         return cls.of(torch.empty(0, 3, dtype=torch.long, device=device), num_entities)
@@ -111,6 +130,13 @@ class MessageGraph:
             self.in_weight.to(device),
             None if self.multiplicity is None else self.multiplicity.to(device),
         )
+
+
+def edge_weights(edges: Tensor, num_entities: int, normalise: Normalise) -> Tensor:
+    """1 / c of every edge, ``[E]``, in double precision; see ``MessageGraph.of``."""
+    if normalise not in get_args(Normalise):
+        raise ValueError(f"normalise is {' or '.join(map(repr, get_args(Normalise)))}, got {normalise!r}")
+    return 1.0 / _normaliser(edges, num_entities, normalise).double()
 
 
 def _normaliser(edges: Tensor, num_entities: int, normalise: Normalise) -> Tensor:

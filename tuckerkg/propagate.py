@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tuckerkg.graph import MessageGraph
 from tuckerkg.norm import WeightedBatchNorm
+from tuckerkg.tucker import grouped_product
 
 ROWS_AT_ONCE = 8_192  # rows of messages that a pass over their statistics holds: a few MiB, in cache
 
@@ -45,7 +46,11 @@ def relational_sum(
     sums and not to every message; in training its statistics need single messages: the graph's order must be "source".
     """
     if norm is None or not norm.training:
-        sums: Tensor = _RelationalSum.apply(entities, matrices, graph, buffers)  # type: ignore[no-untyped-call]
+        sums: Tensor
+        if graph.scatter.transposed is None:
+            sums = graph.scatter @ grouped_product(graph.gather @ entities, matrices, graph.groups)
+        else:
+            sums = _RelationalSum.apply(entities, matrices, graph, buffers)  # type: ignore[no-untyped-call]
         return sums if norm is None else norm_of_sums(sums, graph, norm)
     _require_single_messages(graph)
     total, mean, var = _NormedRelationalSum.apply(  # type: ignore[no-untyped-call]
@@ -142,7 +147,7 @@ def _gradients(
     for bucket in graph.groups.buckets:
         last = first + len(bucket.relation_ids)
         shape = (last - first, bucket.length, -1)
-        grad_messages = graph.scatter.transposed.part(bucket.start, bucket.stop) @ gradient
+        grad_messages = graph.scatter.back.part(bucket.start, bucket.stop) @ gradient
         if norm is not None:
             part = slice(bucket.start, bucket.stop)
             norm.add_to(grad_messages, buffer[bucket.start * width : bucket.stop * width].view(-1, width), part)
@@ -151,7 +156,7 @@ def _gradients(
         out = grad_rows[bucket.start : bucket.stop].view(shape)
         torch.bmm(grad_messages.view(shape), matrices[first:last].transpose(1, 2), out=out)
         first = last
-    return graph.gather.transposed @ grad_rows, grad_matrices
+    return graph.gather.back @ grad_rows, grad_matrices
 
 
 def factor_products(entities: Tensor, factors: Tensor, graph: MessageGraph) -> Tensor:
@@ -186,7 +191,7 @@ class _FactorProducts(torch.autograd.Function):
             out = grad_rows[bucket.start : bucket.stop].view(shape)
             torch.mul(gradient, factors[bucket.relation_ids][:, None], out=out)
             grad_factors[bucket.relation_ids] = (gradient * rows).sum(1)
-        return graph.gather.transposed @ grad_rows, grad_factors, None
+        return graph.gather.back @ grad_rows, grad_factors, None
 
 
 def normalised_sum(messages: Tensor, graph: MessageGraph, norm: WeightedBatchNorm) -> Tensor:
@@ -221,7 +226,7 @@ class _NormalisedSum(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         messages, *normed = ctx.saved_tensors
         way_back = _NormBackwards(gradients[0], ctx.graph, *normed)
-        grad_messages = ctx.graph.scatter.transposed @ way_back.at_targets
+        grad_messages = ctx.graph.scatter.back @ way_back.at_targets
         for first in range(0, len(messages), ROWS_AT_ONCE):
             part = slice(first, first + ROWS_AT_ONCE)
             way_back.add_to(grad_messages[part], messages[part], part)

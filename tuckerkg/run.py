@@ -16,6 +16,7 @@ from tuckerkg.checkpoint import RunFolder
 from tuckerkg.config import Settings, build_model, parse_settings
 from tuckerkg.errors import RunFolderError, TuckerkgError, UnknownNameError, did_you_mean
 from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank, report
+from tuckerkg.explain import Explainer, Explanation, in_words
 from tuckerkg.manifest import write_atomic
 from tuckerkg.model import Encoded, Model
 from tuckerkg.names import Names
@@ -174,6 +175,26 @@ class Run:
         """Score and probability of whole triples of names."""
         heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
         return self.predictor.score(heads, relations, tails)
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """Finds what carried a score."""
+        return Explainer(self.encoded, self.folder.split("train"), self.predictor.known)
+
+    def explain(
+        self,
+        head: str,
+        relation: str,
+        tail: str,
+        count: int = 5,
+        tick: Callable[[int, int], None] | None = None,
+    ) -> Explanation:
+        """Why the model believes a fact: the ``count`` edges that carried most, what is left without them, paths."""
+        (weighed,) = self.predictor.score([head], [relation], [tail])
+        fact = self.entities.id_of(head), self.relations.id_of(relation), self.entities.id_of(tail)
+        return in_words(
+            self.explainer, self.entities, self.relations, fact, weighed.probability, weighed.known, count, tick
+        )
 
 
 def load(path: str | Path, *, calibrated: bool = True) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tuckerkg.datasets import Listed
     from tuckerkg.evaluate import Evaluation, Metrics
     from tuckerkg.examine import Examination
+    from tuckerkg.explain import Explanation, Standing
     from tuckerkg.predict import Prediction
     from tuckerkg.reliability import Coverage, Reliability
     from tuckerkg.reproduce import Outcome
@@ -138,6 +140,36 @@ def show_predictions(facts: Sequence[Prediction], form: str) -> None:
             known = "known" if fact.known else ""
             table.add_row(str(number), *names, f"{fact.probability:.4f}", f"{fact.score:.3f}", known)
         _console().print(table)
+
+
+def show_explanation(found: Explanation) -> None:
+    """Why the model believes a fact, as text."""
+    known = ", which the graph holds" if found.known else ""
+    print(printable(f"{found.head} {found.relation} {found.tail}{known}"))
+    standing = found.standing
+    print(
+        f"probability {found.probability:.1%}, score {standing.score:.3f}, rank {standing.rank:,} of "
+        f"{found.candidates:,} entities, known answers left out"
+    )
+    if not found.uses_messages:
+        print("\nThis model has no encoder: no edge of the graph enters the score, it is in the embeddings alone.")
+    elif not found.edges:
+        print("\nNo edge reaches the head or the tail: the score comes from their embeddings alone.")
+    else:
+        print("\nEdges that carried the score, and where it would stand without each:")
+        for number, edge in enumerate(found.edges, 1):
+            print(printable(f"{number:3}. {edge.sentence()}") + f"  [{_change(standing, edge.standing)}]")
+        if found.without_all is not None and len(found.edges) > 1:
+            print(f"     without all {len(found.edges)}: {_change(standing, found.without_all)}")
+    print("\nPaths from one to the other:" if found.paths else "\nNo path of up to three edges joins the two.")
+    for path in found.paths:
+        kind = f"{path.confidence:.0%} of {path.walks:,} such paths end at a true {found.relation}"
+        print(printable(f"  {path.sentence()}\n     ({kind})"))
+
+
+def _change(before: Standing, after: Standing) -> str:
+    rank = f"rank {before.rank:,} becomes {after.rank:,}" if before.rank != after.rank else f"rank stays {after.rank:,}"
+    return f"{rank}, {math.exp(after.log_share - before.log_share):.0%} of its share left"
 
 
 def show_datasets(rows: Iterable[Listed]) -> None:

@@ -31,7 +31,7 @@ class SparseRows:
         return cls(columns[order], offsets, None if weights is None else weights[order])
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """``[m, d] -> [n, d]``, without a gradient."""
+        """``[m, d] -> [n, d]``."""
         if self.offsets is None:
             return x.index_select(0, self.columns)
         if self.columns.numel() == 0:
@@ -56,19 +56,31 @@ class SparseRows:
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """A sparse matrix with its transpose at hand, which the gradient needs."""
+    """A sparse matrix with its transpose at hand, which the gradient needs.
+
+    Without the transpose (None) the gradient is torch's own: slower, but it reaches the weights too.
+    """
 
     forward: SparseRows
-    transposed: SparseRows
+    transposed: SparseRows | None
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """``[m, d] -> [n, d]``; the gradient goes to ``x``."""
+        if self.transposed is None:
+            return self.forward @ x
         product: Tensor = _Product.apply(self, x)  # type: ignore[no-untyped-call]
         return product
 
+    @property
+    def back(self) -> SparseRows:
+        """The transpose, where it is at hand."""
+        if self.transposed is None:
+            raise ValueError("this matrix has no transpose: its gradient is torch's own")
+        return self.transposed
+
     def to(self, device: torch.device | str) -> SparseMatrix:
         """The same matrix on ``device``."""
-        return SparseMatrix(self.forward.to(device), self.transposed.to(device))
+        return SparseMatrix(self.forward.to(device), None if self.transposed is None else self.transposed.to(device))
 
 
 class _Product(torch.autograd.Function):
@@ -79,4 +91,4 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.matrix.transposed @ gradients[0].contiguous()
+        return None, ctx.matrix.back @ gradients[0].contiguous()
