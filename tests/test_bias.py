@@ -6,9 +6,11 @@ import pytest
 import torch
 from graphs import toy_dataset
 
+from tuckerkg import api
 from tuckerkg.batches import TrainingGraph
 from tuckerkg.config import build_batches, build_loss, build_model, load_settings
 from tuckerkg.model import Model
+from tuckerkg.training import Silent
 
 
 def model_with(bias: str, **more: object) -> Model:
@@ -73,3 +75,11 @@ def test_biases_count_among_the_embeddings() -> None:
     plain, biased = model_with("none").counts(), model_with("free").counts()
     assert biased.efp == plain.efp + len(toy_dataset().entities)
     assert biased.nfp == plain.nfp
+
+
+def test_a_run_with_a_bias_predicts_with_probabilities(tmp_path) -> None:
+    changes = {"model.dim": 6, "model.relation_dim": 6, "model.bias": "free", "train.epochs": 3.0, "train.threads": 1}
+    run = api.train(toy_dataset(), out=tmp_path / "run", overrides=changes, observer=Silent())
+    facts = run.predict(head="e000", relation="plus1", k=3)
+    assert len(facts) == 3
+    assert all(0 < fact.probability < 1 for fact in facts)

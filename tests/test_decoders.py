@@ -62,6 +62,18 @@ def test_tucker_can_norm_and_drop_the_query_too():
     assert torch.allclose(queries.var(0, unbiased=False), torch.ones(8).double(), atol=0.05)
 
 
+def test_tucker_can_drop_entries_of_the_relations_matrices():
+    torch.manual_seed(0)
+    decoder = TuckER(8, 4, norm=False, relation_dropout=0.5).double()
+    relations, relation_ids = torch.randn(5, 4).double(), torch.tensor([2]).repeat(8)
+    matrix = decoder.query(torch.eye(8).double(), relations, relation_ids)  # row i is row i of the relation's matrix
+    decoder.eval()
+    whole = decoder.query(torch.eye(8).double(), relations, relation_ids)
+    kept = matrix != 0
+    assert 10 < kept.sum() < 54
+    assert torch.allclose(matrix[kept], 2 * whole[kept])
+
+
 def test_tucker_can_shift_the_query_by_a_vector_per_relation():
     decoder = TuckER(8, 4, norm=False, translation=True).double()
     torch.nn.init.normal_(decoder.translation)

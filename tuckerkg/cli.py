@@ -17,8 +17,9 @@ from tuckerkg.cli_options import (
     PlainOption,
     RunArgument,
     SetOption,
-    columns_of,
+    load_run,
     observer,
+    read_options,
     settings_of,
 )
 from tuckerkg.errors import TuckerkgError, printable
@@ -140,7 +141,7 @@ def train(
         folder = RunFolder.open(resume)
     else:
         chosen = settings_of(settings, dataset, {"encoder": encoder, "decoder": decoder, "train.seed": seed}, changes)
-        options = _read_options(columns, delimiter, header, on_error, rejects)
+        options = read_options(columns, delimiter, header, on_error, rejects)
         options = replace(options, keep_literals=keep_literals, integers=integers)
         if out is not None:
             check_place(out)  # before time is spent on reading
@@ -177,13 +178,13 @@ def evaluate(
     from tuckerkg import show
     from tuckerkg.progress import counter
 
-    loaded = _load_run(run)
+    loaded = load_run(run)
     bar, tick = counter(Console(stderr=True), "ranking")
     with bar:
         evaluation = loaded.evaluate(split, tick)
     trust = None
     if calibration:
-        plain = _load_run(run, plain=True)
+        plain = load_run(run, plain=True)
         trust = loaded.reliability(split), plain.reliability(split), loaded.coverage(split, coverage)
     if as_json:
         more: dict[str, Any] = {}
@@ -240,7 +241,7 @@ def predict(
         raise TuckerkgError(f"{other} asks by itself: leave out --head, --relation and --tail")
     if top_missing is not None and questions is not None:
         raise TuckerkgError("--top-missing and --questions are two questions: give one of them")
-    loaded = _load_run(run, plain)
+    loaded = load_run(run, plain)
     if not (top_missing or questions):
         facts = loaded.predict(head, relation, tail, k, include_known=known)
     else:
@@ -274,8 +275,8 @@ def score(
     from tuckerkg.scoring import score_file
 
     show.check_format(form)
-    options = _read_options(columns, delimiter, header, "stop", None)
-    show.show_predictions(score_file(_load_run(run, plain), file, options), form)
+    options = read_options(columns, delimiter, header, "stop", None)
+    show.show_predictions(score_file(load_run(run, plain), file, options), form)
 
 
 @app.command("datasets")
@@ -309,25 +310,13 @@ def show_settings(
 
 
 app.command()(cli_after.explain)
+app.command()(cli_after.add)
 app.command()(cli_study.params)
 app.command()(cli_study.inspect)
 app.command()(cli_study.compare)
 app.command()(cli_study.tune)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.results)
-
-
-def _read_options(
-    columns: str | None, delimiter: str | None, header: bool | None, on_error: str, rejects: Path | None
-) -> ReadOptions:
-    from tuckerkg.read_options import ReadOptions
-
-    policy: Any = on_error
-    if on_error not in ("stop", "skip"):
-        raise TuckerkgError(f"--on-error is {on_error!r}, expected stop or skip")
-    return ReadOptions(
-        delimiter=delimiter, header=header, columns=columns_of(columns), on_error=policy, rejects=rejects
-    )
 
 
 def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool) -> Any:
@@ -339,14 +328,6 @@ def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool)
     bar, tick = counter(Console(stderr=True), "downloading")
     with bar:
         return datasets.load(name, data, options=options, allow_leaks=allow_leaks, progress=tick)
-
-
-def _load_run(path: Path, plain: bool = False) -> Run:
-    from tuckerkg.checkpoint import RunFolder
-    from tuckerkg.run import Run
-
-    folder = RunFolder.open(path)
-    return Run(folder, note=lambda text: print(f"tuckerkg: {text}", file=sys.stderr), calibrated=not plain)
 
 
 def _write_result(run: Run, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Verbs for a finished run: explain what it says."""
+"""Verbs for a finished run: explain what it says, add facts to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli_options import JsonOption, PlainOption, RunArgument
+from tuckerkg.cli_options import JsonOption, PlainOption, RunArgument, load_run, read_options
 
 
 def explain(
@@ -31,11 +31,10 @@ def explain(
     from tuckerkg.explain_plot import draw_explanation
     from tuckerkg.plots import check_plot
     from tuckerkg.progress import counter
-    from tuckerkg.run import load
 
     if plot is not None:
         check_plot(plot)
-    loaded = load(run, calibrated=not plain)
+    loaded = load_run(run, plain)
     bar, tick = counter(Console(stderr=True), "taking edges out")
     with bar:
         found = loaded.explain(head, relation, tail, count, tick)
@@ -45,3 +44,43 @@ def explain(
         show.show_explanation(found)
     if plot is not None:
         draw_explanation(found, plot)
+
+
+def add(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="New triples: TSV, CSV, Parquet or RDF.", show_default=False)],
+    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")
+    ] = None,
+    on_error: Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")] = "stop",
+    rejects: Annotated[Path, typer.Option(help="Where skipped rows go.")] = Path("rejected.tsv"),
+    as_json: JsonOption = False,
+) -> None:
+    """Add new facts, and entities linked to known ones, without training again: the run gets a new version.
+
+    The next `predict`, `explain` or `evaluate` uses it; `RUN@1` is the run as it was trained. Example:
+    `tuckerkg add runs/mine new.tsv`.
+    """
+    from rich.console import Console
+
+    from tuckerkg.adding import add_file
+    from tuckerkg.progress import counter
+
+    options = read_options(columns, delimiter, header, on_error, rejects)
+    bar, tick = counter(Console(stderr=True), "fitting new entities")
+    with bar:
+        done = add_file(load_run(run), file, options, tick=tick)
+    if as_json:
+        print(json.dumps(done.as_dict()))
+        return
+    print(
+        f"{done.read:,} rows read: {done.facts:,} facts added, {done.known:,} known already, {done.repeated:,} "
+        f"repeated, {done.rejected:,} rejected, {done.literals:,} literals; {done.entities:,} new entities"
+    )
+    if done.held_out:
+        print(
+            f"warning: {done.held_out:,} of them were held out: figures on validation and test are too good from now on"
+        )
+    print(f"version {done.version} of {run}; the one before stays: {run}@{done.version - 1}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +10,15 @@ import typer
 
 if TYPE_CHECKING:
     from tuckerkg.config import Settings
+    from tuckerkg.read_options import ReadOptions
+    from tuckerkg.run import Run
 
-RunArgument = Annotated[Path, typer.Argument(help="A run folder that `tuckerkg train` wrote.", show_default=False)]
+RunArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A run folder that `tuckerkg train` wrote; RUN@1: before facts were added.", show_default=False
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DataOption = Annotated[
     Path | None,
@@ -51,3 +59,25 @@ def columns_of(text: str | None) -> Any:
     if len(chosen) != 3:
         raise TuckerkgError(f"--columns names {len(chosen)} columns, expected head,relation,tail")
     return chosen
+
+
+def read_options(
+    columns: str | None, delimiter: str | None, header: bool | None, on_error: str, rejects: Path | None
+) -> ReadOptions:
+    """What the options of a verb ask of a reader."""
+    from tuckerkg.errors import TuckerkgError
+    from tuckerkg.read_options import ReadOptions
+
+    policy: Any = on_error
+    if on_error not in ("stop", "skip"):
+        raise TuckerkgError(f"--on-error is {on_error!r}, expected stop or skip")
+    return ReadOptions(
+        delimiter=delimiter, header=header, columns=columns_of(columns), on_error=policy, rejects=rejects
+    )
+
+
+def load_run(path: Path, plain: bool = False) -> Run:
+    """The run at ``path``, or ``path@version``; what is wrong with a checkpoint is said on standard error."""
+    from tuckerkg.run import load
+
+    return load(path, calibrated=not plain, note=lambda text: print(f"tuckerkg: {text}", file=sys.stderr))

@@ -155,7 +155,7 @@ def _by_relation(run: Run, triples: np.ndarray, reciprocal: np.ndarray) -> tuple
 
 def _by_degree(run: Run, triples: np.ndarray, reciprocal: np.ndarray) -> tuple[Part, ...]:
     """Bins of the number of training triples that the answer occurs in: 0, 1, 2-3, 4-7, ..."""
-    train = run.folder.split("train")
+    train = run.split("train")
     degrees = np.bincount(train[:, [0, 2]].reshape(-1), minlength=len(run.entities))
     degree = degrees[np.concatenate([triples[:, 2], triples[:, 0]])]
     bins = np.where(degree > 0, np.floor(np.log2(np.maximum(degree, 1))).astype(int) + 1, 0)

@@ -12,7 +12,7 @@ import torch
 
 from tuckerkg.batches import TrainingGraph
 from tuckerkg.config import Settings, build_batches, build_loss, build_model, build_regulariser
-from tuckerkg.evaluate import known_answers, rank, summarise
+from tuckerkg.evaluate import Scorer, known_answers, rank, summarise
 from tuckerkg.optimisers import Optimiser
 from tuckerkg.read_report import is_among, near_inverses, triple_keys
 from tuckerkg.triples import Dataset, add_inverses
@@ -162,12 +162,9 @@ def _leaks(dataset: Dataset, inverse: Sequence[Pair], duplicate: Sequence[Pair])
     return {name: float(marks.mean()) for name, marks in found.items()}
 
 
-def _baseline(dataset: Dataset) -> float | None:
-    """Test MRR of ranking entities by how often training has them as the relation's answer."""
-    if not len(dataset.test):
-        return None
-    num_entities, num_relations = len(dataset.entities), len(dataset.relations)
-    both = add_inverses(dataset.train, num_relations)
+def frequency_scorer(train: np.ndarray, num_entities: int, num_relations: int) -> Scorer:
+    """Scores an entity by how often training has it as the relation's answer."""
+    both = add_inverses(train, num_relations)
     keys, counts = np.unique(both[:, 1] * num_entities + both[:, 2], return_counts=True)  # sorted by relation
     offsets = np.searchsorted(keys, np.arange(2 * num_relations + 1) * num_entities)
     answers, often = torch.from_numpy(keys % num_entities), torch.from_numpy(counts).float()
@@ -179,7 +176,16 @@ def _baseline(dataset: Dataset) -> float | None:
             found[row, answers[part]] = often[part]
         return found
 
+    return scores
+
+
+def _baseline(dataset: Dataset) -> float | None:
+    """Test MRR of each relation's most frequent answers."""
+    if not len(dataset.test):
+        return None
+    num_entities, num_relations = len(dataset.entities), len(dataset.relations)
     known = known_answers([dataset.train, dataset.valid, dataset.test], num_relations)
+    scores = frequency_scorer(dataset.train, num_entities, num_relations)
     ranks = rank(scores, dataset.test, known, num_entities, num_relations)
     return summarise(ranks.random(0), ranks.candidates, (1,)).mrr
 

@@ -35,8 +35,9 @@ class Encoded:
 
     def compare(self, queries: Tensor, ids: slice = slice(None)) -> Tensor:
         """Raw scores ``[B, M]`` of ``queries`` with the entities at ``ids``."""
-        compare, queries, candidates = self.model.comparison(queries, self.entities[ids], ids)
-        return compare(queries, candidates)
+        with torch.no_grad():
+            compare, queries, candidates = self.model.comparison(queries, self.entities[ids], ids)
+            return compare(queries, candidates)
 
     def queries(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Query vectors ``[B, d_q]``, without dropout."""

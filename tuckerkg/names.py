@@ -41,6 +41,17 @@ class Names:
                 raise UnknownNameError(self._ambiguous(name, matches))
         raise UnknownNameError(self._unknown(name))
 
+    def exact_id(self, name: str) -> int | None:
+        """The id behind a label or a title as it is written; None for a name that nobody has.
+
+        Raises UnknownNameError where several labels share the title.
+        """
+        found = self._labels.get(name)
+        matches = self._by_title.get(name, [])
+        if found is None and len(matches) > 1:
+            raise UnknownNameError(self._ambiguous(name, matches))
+        return matches[0] if found is None and matches else found
+
     @cached_property
     def _labels(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}

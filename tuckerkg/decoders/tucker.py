@@ -17,14 +17,15 @@ class TuckER(nn.Module):
     """``phi(s, r, t) = W_c x1 h_s x2 e_r x3 h_t``; the query is ``W_c x1 h_s x2 e_r``.
 
     As in the paper: batch norm and dropout (``dropout``, dr_d) on the head. ``query_norm`` and ``query_dropout`` do the
-    same on the query, as TuckER's own code does; they are off by default. ``orthogonality`` weighs a penalty on
+    same on the query and ``relation_dropout`` on the relations' matrices, as TuckER's own code does; they are off by
+    default. ``orthogonality`` weighs a penalty on
     relation matrices that stretch what they turn (MEIM, Tran and Takasu 2022), off by default. ``translation`` adds a
     vector per relation to the query, a linear image of the relation.
     """
 
     compare = DotProduct()
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (its settings)
         self,
         dim: int,
         relation_dim: int,
@@ -33,12 +34,13 @@ class TuckER(nn.Module):
         norm: bool = True,
         query_dropout: Dropout = 0.0,
         query_norm: bool = False,
+        relation_dropout: Dropout = 0.0,
         orthogonality: NonNegativeFloat = 0.0,
         translation: bool = False,
     ) -> None:
         super().__init__()
         # Normed heads and candidates would start with scores of deviation sqrt(dim), far from a uniform softmax.
-        self.core = TuckerCore(dim, relation_dim, dim, gain=dim**-0.5)
+        self.core = TuckerCore(dim, relation_dim, dim, relation_dropout=relation_dropout, gain=dim**-0.5)
         self.norm = WeightedBatchNorm(dim) if norm else None
         self.query_norm = WeightedBatchNorm(dim) if query_norm else None
         self.dropout, self.query_dropout = dropout, query_dropout
