@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from graphs import toy_dataset
@@ -10,7 +11,7 @@ from tuckerkg import api
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions, plausible_heads
-from tuckerkg.predict import Prediction, few_of_each_relation
+from tuckerkg.predict import Prediction, Predictor, few_of_each_relation
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.run import load
 from tuckerkg.scoring import score_file
@@ -34,7 +35,7 @@ def triples_of(data, *splits):
 def test_tails_come_in_order_of_score_and_without_known_ones(run):
     data = toy_dataset()
     known = triples_of(data, "train", "valid", "test")
-    answers = run.predict(head="e003", relation="plus2", k=100)
+    answers = run.predict(head="e003", relation="plus2", k=100, typed=False)
     assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
     head, relation = 3, 1
     expected = {t for t in range(20) if (head, relation, t) not in known}
@@ -45,9 +46,24 @@ def test_tails_come_in_order_of_score_and_without_known_ones(run):
 
 
 def test_known_facts_are_marked_when_wanted(run):
-    answers = run.predict(head="e003", relation="plus2", k=100, include_known=True)
+    answers = run.predict(head="e003", relation="plus2", k=100, include_known=True, typed=False)
     assert len(answers) == 20
     assert {a.tail for a in answers if a.known} == {"e005"}
+
+
+def test_only_entities_seen_in_that_place_are_named_unless_any_may_be(run):
+    splits = [run.split(name) for name in ("train", "valid", "test")]
+    triples = np.concatenate(splits)
+    triples = triples[~((triples[:, 1] == 0) & (np.isin(triples[:, 2], [4, 5])))]  # nobody has plus1 to e004 and e005
+    triples = triples[~((triples[:, 1] == 1) & (triples[:, 0] == 6))]  # e006 has plus2 to nobody
+    triples = np.concatenate([triples, [[9, 2, 9]]])  # plus3 may lead to oneself
+    asked = Predictor(run.encoded, run.entities, run.relations, [triples])
+    tails = {fact.tail for fact in asked.predict("e000", "plus1", k=20, include_known=True)}
+    assert tails == {f"e{i:03}" for i in range(20)} - {"e004", "e005", "e000"}
+    heads = {fact.head for fact in asked.predict(relation="plus2", tail="e003", k=20, include_known=True)}
+    assert heads == {f"e{i:03}" for i in range(20)} - {"e006", "e003"}
+    assert "e000" in {fact.tail for fact in asked.predict("e000", "plus3", k=20, include_known=True)}
+    assert len(asked.predict("e000", "plus1", k=20, include_known=True, typed=False)) == 20
 
 
 def test_heads_are_asked_through_the_inverse_and_come_back_as_heads(run):
@@ -74,7 +90,7 @@ def test_top_k_is_a_prefix_of_top_n(run, question):
 
 
 def test_one_entity_alone_asks_over_all_relations(run):
-    answers = run.predict(head="e001", k=60, include_known=True)
+    answers = run.predict(head="e001", k=60, include_known=True, typed=False)
     assert len({(a.relation, a.tail) for a in answers}) == 60
     assert all(a.head == "e001" for a in answers)
 
@@ -182,9 +198,9 @@ def test_many_questions_at_once_get_the_answers_of_each(run):
     scores, tails = run.predictor.best_tails(heads, relation_ids, k=5)
     for row, answers in enumerate(
         (
-            run.predict("e003", "plus2", k=5),
-            run.predict(relation="plus1", tail="e007", k=5),
-            run.predict("e000", "plus3", k=5),
+            run.predict("e003", "plus2", k=5, typed=False),
+            run.predict(relation="plus1", tail="e007", k=5, typed=False),
+            run.predict("e000", "plus3", k=5, typed=False),
         )
     ):
         names = [a.head if row == 1 else a.tail for a in answers]

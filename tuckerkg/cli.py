@@ -208,7 +208,7 @@ def predict(
     known: Annotated[bool, typer.Option("--known", help="Also show facts that the graph holds, marked.")] = False,
     top_missing: Annotated[int | None, typer.Option(help="The N best missing facts of the whole graph.", min=1)] = None,
     untyped: Annotated[
-        bool, typer.Option("--untyped", help="With --top-missing: any entity in any place, not only those seen there.")
+        bool, typer.Option("--untyped", help="Any entity in any place of a relation, not only those seen there.")
     ] = False,
     questions: Annotated[
         Path | None, typer.Option(help="A file of questions: head, relation, tail, with ? for what is asked.")
@@ -241,16 +241,17 @@ def predict(
         raise TuckerkgError(f"{other} asks by itself: leave out --head, --relation and --tail")
     if top_missing is not None and questions is not None:
         raise TuckerkgError("--top-missing and --questions are two questions: give one of them")
-    loaded = load_run(run, plain)
+    loaded, typed = load_run(run, plain), not untyped
     if not (top_missing or questions):
-        facts = loaded.predict(head, relation, tail, k, include_known=known)
+        facts = loaded.predict(head, relation, tail, k, include_known=known, typed=typed)
     else:
         bar, tick = counter(Console(stderr=True), "asking")
         with bar:
             if questions is not None:
-                facts = ask_file(loaded, questions, ReadOptions(header=False), k, include_known=known, tick=tick)
+                options = ReadOptions(header=False)
+                facts = ask_file(loaded, questions, options, k, include_known=known, typed=typed, tick=tick)
             else:
-                facts = loaded.top_missing(top_missing or 1, typed=not untyped, tick=tick)
+                facts = loaded.top_missing(top_missing or 1, typed=typed, tick=tick)
     if out is None:
         show.show_predictions(facts, form)
     else:

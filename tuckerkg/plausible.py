@@ -11,7 +11,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tuckerkg.triples import add_inverses
+
 MOST_CELLS = 1 << 28  # entities x slots; beyond that only heads that were seen are asked
+
+
+class SeenPlaces:
+    """Which entities have been seen as a relation's tail, or as its head for the relations' inverses r + R."""
+
+    def __init__(self, triples: np.ndarray, num_entities: int, num_relations: int) -> None:
+        both = add_inverses(triples, num_relations)
+        keys = np.unique(both[:, 1] * num_entities + both[:, 2])
+        self.entity_ids = torch.from_numpy(keys % num_entities)
+        self.offsets = torch.from_numpy(np.searchsorted(keys, np.arange(2 * num_relations + 1) * num_entities))
+        loops = torch.from_numpy(np.unique(both[both[:, 0] == both[:, 2], 1]))
+        self.reflexive = torch.zeros(2 * num_relations, dtype=torch.bool)
+        self.reflexive[loops] = True
+
+    def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor) -> None:
+        """Sets ``scores [b, N]`` of tails that were never seen to minus infinity, in place.
+
+        A head is no tail of its own question where no entity has the relation to itself.
+        """
+        for relation in torch.unique(relation_ids).tolist():
+            rows = (relation_ids == relation).nonzero()[:, 0]
+            unseen = torch.ones(scores.shape[1], dtype=torch.bool)
+            unseen[self.entity_ids[self.offsets[relation] : self.offsets[relation + 1]]] = False
+            scores[rows[:, None], unseen.nonzero()[:, 0]] = -torch.inf
+        strict = (~self.reflexive[relation_ids]).nonzero()[:, 0]
+        scores[strict, heads[strict]] = -torch.inf
 
 
 def open_questions(triples: np.ndarray, num_entities: int, num_relations: int) -> np.ndarray:

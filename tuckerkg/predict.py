@@ -17,7 +17,7 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluate import CHUNK_SCORES, known_answers
 from tuckerkg.model import Encoded
 from tuckerkg.names import Names
-from tuckerkg.plausible import open_questions
+from tuckerkg.plausible import SeenPlaces, open_questions
 from tuckerkg.top import top_of_rows
 
 PRODUCT_QUERIES = 64  # from here on a product is bound by arithmetic
@@ -74,11 +74,13 @@ class Predictor:
         k: int = 10,
         *,
         include_known: bool = False,
+        typed: bool = True,
     ) -> list[Prediction]:
         """The ``k`` best completions of a question with two of head, relation and tail given, best first.
 
         With only a head or only a tail the best facts over all relations are given. Known facts are left out
-        unless ``include_known``; then they are marked.
+        unless ``include_known``; then they are marked. ``typed`` takes only entities that have been seen in that place
+        of the relation, so that there may be fewer than ``k``.
         """
         if k < 1:
             raise TuckerkgError(f"k is {k}, expected a whole number from 1 on")
@@ -94,7 +96,7 @@ class Predictor:
         anchor, turned = (h, 0) if h is not None else (t, self.num_relations)
         asked = range(self.num_relations) if r is None else (r,)
         queries = torch.tensor([[anchor, number + turned] for number in asked])
-        return self._best(queries, k, include_known)
+        return self._best(queries, k, include_known, typed)
 
     def best_tails(
         self, head_ids: Tensor, relation_ids: Tensor, k: int = 10, *, include_known: bool = False
@@ -132,9 +134,8 @@ class Predictor:
     ) -> list[Prediction]:
         """The ``count`` most probable facts that the graph does not hold, over the whole graph.
 
-        ``typed`` asks plausible heads only (see ``plausible.py``), takes tails that the relation has been seen with,
-        and no entity with itself where none has the relation to itself. A fact is asked for as (head, relation, ?)
-        and walked in chunks, so memory stays bounded.
+        ``typed`` asks plausible heads only and takes tails that have been seen there (see ``plausible.py``). A fact is
+        asked for as (head, relation, ?) and walked in chunks, so memory stays bounded.
         """
         if count < 1:
             raise TuckerkgError(f"the number of facts is {count}, expected a whole number from 1 on")
@@ -196,17 +197,14 @@ class Predictor:
 
         Ties go to the earlier query and id. The order is that of the logits: within a query that of the scores.
         """
-        allowed = self._seen_tails() if typed else None
         best_logits, best_scores = torch.empty(0), torch.empty(0)
         best_facts = torch.empty(0, 3, dtype=torch.long)
         step = _queries_at_once(len(self.entities))
         for first in range(0, len(queries), step):
             chunk = queries[first : first + step]
             scores, asked = self._asked_scores(chunk[:, 0], chunk[:, 1], include_known)  # [b, N]
-            if allowed is not None:
-                scores[~allowed[chunk[:, 1]]] = -torch.inf
-                strict = ~self._reflexive[chunk[:, 1]]
-                scores[strict.nonzero()[:, 0], chunk[strict, 0]] = -torch.inf
+            if typed:
+                self._places.leave_only(scores, chunk[:, 0], chunk[:, 1])
             logits = self.calibration.logits(scores, asked)
             flat, rows, places = _candidates(logits, count, best_logits)
             merged = torch.cat([best_logits, flat])
@@ -222,18 +220,8 @@ class Predictor:
         ]
 
     @cached_property
-    def _reflexive(self) -> Tensor:
-        """Which relations some entity has with itself, ``[R]``."""
-        loops = self.triples[:, 0] == self.triples[:, 2]
-        reflexive = torch.zeros(self.num_relations, dtype=torch.bool)
-        reflexive[torch.from_numpy(self.triples[loops, 1])] = True
-        return reflexive
-
-    def _seen_tails(self) -> Tensor:
-        """Which entities each relation has been seen with as tail, ``[R, N]``."""
-        seen = torch.zeros(self.num_relations, len(self.entities), dtype=torch.bool)
-        seen[torch.from_numpy(self.triples[:, 1]), torch.from_numpy(self.triples[:, 2])] = True
-        return seen
+    def _places(self) -> SeenPlaces:
+        return SeenPlaces(self.triples, len(self.entities), self.num_relations)
 
     def _all_pairs(self) -> np.ndarray:
         heads, relation_ids = np.meshgrid(np.arange(len(self.entities)), np.arange(self.num_relations), indexing="ij")

@@ -21,6 +21,7 @@ def ask_file(
     k: int,
     *,
     include_known: bool = False,
+    typed: bool = True,
     tick: Callable[[int, int], None] | None = None,
 ) -> list[Prediction]:
     """The ``k`` best answers to every question of ``file``, question by question.
@@ -40,7 +41,7 @@ def ask_file(
     found: list[Prediction] = []
     for done, question in enumerate(questions, 1):
         head, relation, tail = (None if part == OPEN else part for part in question)
-        found += run.predict(head, relation, tail, k, include_known=include_known)
+        found += run.predict(head, relation, tail, k, include_known=include_known, typed=typed)
         if tick is not None:
             tick(done, len(questions))
     return found

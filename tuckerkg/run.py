@@ -176,9 +176,10 @@ class Run:
         k: int = 10,
         *,
         include_known: bool = False,
+        typed: bool = True,
     ) -> list[Prediction]:
         """The ``k`` best completions of a question; see ``Predictor.predict``."""
-        return self.predictor.predict(head, relation, tail, k, include_known=include_known)
+        return self.predictor.predict(head, relation, tail, k, include_known=include_known, typed=typed)
 
     def top_missing(
         self,
