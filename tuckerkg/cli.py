@@ -312,6 +312,8 @@ def show_settings(
 
 app.command()(cli_after.explain)
 app.command()(cli_after.add)
+app.command()(cli_after.report)
+app.command()(cli_after.export)
 app.command()(cli_study.params)
 app.command()(cli_study.inspect)
 app.command()(cli_study.compare)

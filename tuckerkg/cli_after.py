@@ -1,8 +1,9 @@
-"""Verbs for a finished run: explain what it says, add facts to it."""
+"""Verbs for a finished run: explain what it says, add facts to it, report on it, take its vectors elsewhere."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -84,3 +85,39 @@ def add(
             f"warning: {done.held_out:,} of them were held out: figures on validation and test are too good from now on"
         )
     print(f"version {done.version} of {run}; the one before stays: {run}@{done.version - 1}")
+
+
+def report(
+    run: RunArgument,
+    out: Annotated[
+        Path, typer.Option(help="Where it goes: .html is the report, .md the model card.", show_default=True)
+    ] = Path("report.html"),
+) -> None:
+    """Write a page on a run: curve, metrics by relation and degree, calibration, examples; or its model card.
+
+    Examples: `tuckerkg report runs/mine`, `tuckerkg report runs/mine --out MODEL_CARD.md`.
+    """
+    from tuckerkg.report import report_of
+    from tuckerkg.report_page import check_page, write_report
+
+    check_page(out)
+    write_report(report_of(load_run(run), told=lambda text: print(text, file=sys.stderr)), out)
+    print(f"{out} written")
+
+
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Argument(help="The file to write, .parquet or .npz.", show_default=False)],
+    what: Annotated[
+        str, typer.Option(help="encoded (entities after the encoder), entities (as learnt) or relations.")
+    ] = "encoded",
+) -> None:
+    """Write vectors to use elsewhere: label, title and vector of every entity or relation.
+
+    Examples: `tuckerkg export runs/mine vectors.parquet`, `tuckerkg export runs/mine r.npz --what relations`.
+    """
+    from tuckerkg.export import check_export, write_vectors
+
+    check_export(out, what)
+    rows, width = write_vectors(load_run(run), out, what)
+    print(f"{rows:,} vectors of width {width} written to {out}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,17 +47,23 @@ def inspect(
     columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
     changes: SetOption = None,
     data: DataOption = None,
+    html: Annotated[Path | None, typer.Option(help="Also write it as a page with pictures to this .html.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Look at a graph before training: relations, leaks between splits, what guessing would score, how long it takes.
 
-    Examples: `tuckerkg inspect my.tsv`, `tuckerkg inspect wn18rr --json`.
+    Examples: `tuckerkg inspect my.tsv`, `tuckerkg inspect my.tsv --html my.html`, `tuckerkg inspect wn18rr --json`.
     """
     from tuckerkg import datasets, show
     from tuckerkg.cli_options import columns_of
     from tuckerkg.examine import examine
     from tuckerkg.read_options import ReadOptions
+    from tuckerkg.report_page import check_page, write_examination
 
+    if html is not None:
+        if html.suffix.lower() != ".html":
+            raise TuckerkgError(f"--html {html}: the name must end in .html")
+        check_page(html)
     options = ReadOptions(columns=columns_of(columns))
     read = datasets.load(dataset, data=data, options=options, allow_leaks=True)
     found = examine(read, settings_of(settings, None, {}, changes))
@@ -64,6 +71,9 @@ def inspect(
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
     else:
         show.show_examination(found, relations)
+    if html is not None:
+        write_examination(found, html)
+        print(f"{html} written", file=sys.stderr)
 
 
 def compare(
@@ -78,8 +88,6 @@ def compare(
     Refuses runs that were not asked the same questions in the same way.
     Example: `tuckerkg compare runs/a runs/b --plot compared.png`.
     """
-    import sys
-
     from tuckerkg import show
     from tuckerkg.compare import compare as hold
     from tuckerkg.compare_plot import draw_comparison

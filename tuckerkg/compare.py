@@ -107,6 +107,13 @@ def difference(first: np.ndarray, other: np.ndarray, draws: int = DRAWS, seed: i
     return Difference(float(gaps.mean()), float(low), float(high), min(1.0, 2.0 * (1 + int(beyond)) / (1 + draws)))
 
 
+def parts_of(run: Run, evaluation: Evaluation) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """MRR of one run by relation, and by the number of training triples of the answer."""
+    triples = evaluation.ranks.triples[_order(evaluation.ranks.triples)]
+    reciprocal = 1.0 / _in_one_order(evaluation)[None]
+    return _by_relation(run, triples, reciprocal), _by_degree(run, triples, reciprocal)
+
+
 def _refuse_other_protocol(first: Run, one: Evaluation, run: Run, other: Evaluation) -> None:
     same_names = first.entities.labels == run.entities.labels and first.relations.labels == run.relations.labels
     if one.protocol == other.protocol and one.hits.keys() == other.hits.keys() and same_names:
