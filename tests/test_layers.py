@@ -24,7 +24,7 @@ LAYERS = [
     ["model", "checkpoint", "ahead"],
     ["optimisers"],
     ["config", "evaluate", "interrupt"],
-    ["calibrate", "examine", "training"],
+    ["calibrate", "examine", "remedies", "training"],
     ["explain"],
     ["predict", "progress", "reliability", "warm", "fold_in"],
     ["run"],

@@ -13,13 +13,17 @@ import typer
 from tuckerkg import cli_after, cli_study
 from tuckerkg.cli_options import (
     DataOption,
+    DropLeaksOption,
+    InversesOption,
     JsonOption,
+    PairsOption,
     PlainOption,
     RunArgument,
     SetOption,
     load_run,
     observer,
     read_options,
+    remedied,
     settings_of,
 )
 from tuckerkg.errors import TuckerkgError, printable
@@ -120,6 +124,9 @@ def train(
     allow_leaks: Annotated[bool, typer.Option(help="Accept triples that stand in two splits.")] = False,
     keep_literals: Annotated[bool, typer.Option("--keep-literals", help="RDF: literals are entities too.")] = False,
     integers: Annotated[bool, typer.Option("--integers", help="Parquet: whole numbers are names.")] = False,
+    drop_leaks: DropLeaksOption = False,
+    split_by_pairs: PairsOption = False,
+    join_inverses: InversesOption = False,
 ) -> None:
     """Train a model and write a run folder. Ctrl-C saves; `--resume` goes on, bit for bit.
 
@@ -146,6 +153,7 @@ def train(
         if out is not None:
             check_place(out)  # before time is spent on reading
         read = _load(chosen.dataset, data, options, allow_leaks)
+        read = remedied(read, join=join_inverses, pairs=split_by_pairs, drop=drop_leaks)
         show.show_dataset(read)
         former = None if start is None else RunFolder.open(start)
         folder = api.prepare(read, chosen, out or Path("runs") / (chosen.experiment or read.name))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tuckerkg.config import Settings
     from tuckerkg.read_options import ReadOptions
     from tuckerkg.run import Run
+    from tuckerkg.triples import Dataset
 
 RunArgument = Annotated[
     Path,
@@ -30,6 +31,26 @@ PlainOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
 ]
+
+DropLeaksOption = Annotated[
+    bool, typer.Option("--drop-leaks", help="Leave out held-out triples that training gives away.")
+]
+PairsOption = Annotated[
+    bool, typer.Option("--split-by-pairs", help="Split anew: all triples between two entities on one side.")
+]
+InversesOption = Annotated[
+    bool, typer.Option("--join-inverses", help="A relation that is another one turned around becomes that one.")
+]
+
+
+def remedied(dataset: Dataset, *, join: bool, pairs: bool, drop: bool) -> Dataset:
+    """The dataset after the remedies that were asked for."""
+    from tuckerkg.remedies import drop_leaks, join_inverses, split_by_pairs
+
+    for wanted, remedy in ((join, join_inverses), (pairs, split_by_pairs), (drop, drop_leaks)):
+        if wanted:
+            dataset = remedy(dataset)
+    return dataset
 
 
 def settings_of(file: str | None, dataset: str | None, named: dict[str, Any], changes: list[str] | None) -> Settings:

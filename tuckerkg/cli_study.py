@@ -10,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli_options import DataOption, JsonOption, SetOption, observer, settings_of
+from tuckerkg.cli_options import (
+    DataOption,
+    DropLeaksOption,
+    InversesOption,
+    JsonOption,
+    PairsOption,
+    SetOption,
+    observer,
+    remedied,
+    settings_of,
+)
 from tuckerkg.errors import TuckerkgError
 
 
@@ -47,6 +57,9 @@ def inspect(
     columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
     changes: SetOption = None,
     data: DataOption = None,
+    drop_leaks: DropLeaksOption = False,
+    split_by_pairs: PairsOption = False,
+    join_inverses: InversesOption = False,
     html: Annotated[Path | None, typer.Option(help="Also write it as a page with pictures to this .html.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,6 +79,7 @@ def inspect(
         check_page(html)
     options = ReadOptions(columns=columns_of(columns))
     read = datasets.load(dataset, data=data, options=options, allow_leaks=True)
+    read = remedied(read, join=join_inverses, pairs=split_by_pairs, drop=drop_leaks)
     found = examine(read, settings_of(settings, None, {}, changes))
     if as_json:
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))

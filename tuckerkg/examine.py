@@ -79,7 +79,7 @@ def examine(dataset: Dataset, settings: Settings | None = None) -> Examination:
         inverse=inverse,
         duplicate=duplicate,
         degrees={str(share): float(np.quantile(degree, share)) for share in (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)},
-        leaks=_leaks(dataset, inverse, duplicate),
+        leaks=_leaks(dataset),
         baseline_mrr=_baseline(dataset),
         seconds_per_epoch=seconds,
         minutes=None if seconds is None or settings is None else seconds * settings.train.epochs / 60.0,
@@ -138,25 +138,35 @@ def _pair(dataset: Dataset, first: int, second: int, share: float) -> Pair:
     return Pair(dataset.relations[first], dataset.relations[second], share)
 
 
-def _leaks(dataset: Dataset, inverse: Sequence[Pair], duplicate: Sequence[Pair]) -> dict[str, float]:
-    """Shares of test triples that stand in training turned around, or under a relation that is nearly the same."""
+def given_away(dataset: Dataset, held_out: np.ndarray) -> dict[str, np.ndarray]:
+    """Which of ``held_out [n, 3]`` stand in training: as they are, turned around, or under nearly the same relation."""
+    train, num_entities, num_relations = dataset.train, len(dataset.entities), len(dataset.relations)
+    keys = np.sort(triple_keys(train, num_entities, num_relations))
+    found = {
+        "the same triple": is_among(triple_keys(held_out, num_entities, num_relations), keys),
+        "mirrored": is_among(triple_keys(held_out[:, ::-1], num_entities, num_relations), keys),
+    }
+    for name, pairs, columns in (
+        ("inverse relation", near_inverses(train, num_entities), [2, 1, 0]),
+        ("duplicate relation", _duplicates(train, num_entities), [0, 1, 2]),
+    ):
+        marked = np.zeros(len(held_out), dtype=np.bool_)
+        for first, second, _ in pairs:
+            mine = held_out[:, 1] == first
+            other = held_out[mine][:, columns].copy()
+            other[:, 1] = second
+            marked[mine] |= is_among(triple_keys(other, num_entities, num_relations), keys)
+        found[name] = marked
+    return found
+
+
+def _leaks(dataset: Dataset) -> dict[str, float]:
+    """Shares of test triples that training gives away, and that link a pair which training links in some way."""
     test, train = dataset.test, dataset.train
     if not len(test):
         return {}
-    num_entities, num_relations = len(dataset.entities), len(dataset.relations)
-    keys = np.sort(triple_keys(train, num_entities, num_relations))
-    found = {"mirrored": is_among(triple_keys(test[:, ::-1], num_entities, num_relations), keys)}
-    for name, pairs, columns in (
-        ("inverse relation", inverse, [2, 1, 0]),
-        ("duplicate relation", duplicate, [0, 1, 2]),
-    ):
-        marked = np.zeros(len(test), dtype=np.bool_)
-        for pair in pairs:
-            mine = test[:, 1] == dataset.relations.id_of(pair.first)
-            other = test[mine][:, columns].copy()
-            other[:, 1] = dataset.relations.id_of(pair.second)
-            marked[mine] |= is_among(triple_keys(other, num_entities, num_relations), keys)
-        found[name] = marked
+    num_entities = len(dataset.entities)
+    found = given_away(dataset, test)
     same_pair = np.sort(train[:, 0] * num_entities + train[:, 2])
     found["same pair, any relation"] = is_among(test[:, 0] * num_entities + test[:, 2], same_pair)
     return {name: float(marks.mean()) for name, marks in found.items()}
