@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from graphs import toy_dataset
+from typer.testing import CliRunner
 
 from tuckerkg import api
+from tuckerkg.cli import app
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions, plausible_heads
@@ -110,6 +112,15 @@ def test_top_missing_equals_brute_force_over_the_whole_graph(run):
     found = plain.top_missing(15, typed=False)
     assert [f.score for f in found] == pytest.approx([item[0] for item in best], abs=1e-5)
     assert plain.top_missing(5, typed=False) == found[:5]
+
+
+def test_the_cost_of_top_missing_is_said_before_it_starts(run):
+    questions = run.predictor.missing_questions(typed=False)
+    assert len(questions) == 60
+    assert run.predictor.seconds_for(questions) > 0
+    assert run.predictor.seconds_for(questions[:0]) == 0
+    shown = CliRunner().invoke(app, ["predict", str(run.path), "--top-missing", "3", "--untyped"])
+    assert "60 questions, each over 20 entities: about" in shown.stderr
 
 
 def test_top_missing_typed_names_no_self_loop_and_nothing_already_answered(run):

@@ -253,6 +253,13 @@ def predict(
     if not (top_missing or questions):
         facts = loaded.predict(head, relation, tail, k, include_known=known, typed=typed)
     else:
+        if top_missing is not None:
+            asked_for = loaded.predictor.missing_questions(typed)
+            seconds = loaded.predictor.seconds_for(asked_for, typed)
+            print(
+                f"{len(asked_for):,} questions, each over {len(loaded.entities):,} entities: about {seconds:,.0f} s here",
+                file=sys.stderr,
+            )
         bar, tick = counter(Console(stderr=True), "asking")
         with bar:
             if questions is not None:

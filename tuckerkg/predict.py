@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -139,9 +140,22 @@ class Predictor:
         """
         if count < 1:
             raise TuckerkgError(f"the number of facts is {count}, expected a whole number from 1 on")
+        return self._best(self.missing_questions(typed), count, include_known=False, typed=typed, tick=tick)
+
+    def missing_questions(self, typed: bool = True) -> Tensor:
+        """The questions (head, relation) that ``top_missing`` asks, ``[Q, 2]``."""
         pairs = open_questions(self.triples, len(self.entities), self.num_relations) if typed else self._all_pairs()
-        queries = torch.from_numpy(np.ascontiguousarray(pairs))
-        return self._best(queries, count, include_known=False, typed=typed, tick=tick)
+        return torch.from_numpy(np.ascontiguousarray(pairs))
+
+    def seconds_for(self, questions: Tensor, typed: bool = True) -> float:
+        """About how long so many questions take here, by asking the first few."""
+        few = questions[: 2 * _queries_at_once(len(self.entities))]
+        if len(few) == 0:
+            return 0.0
+        self._best(few[: len(few) // 2], 1, include_known=False, typed=typed)  # what is prepared once does not count
+        clock = time.perf_counter()
+        self._best(few, 1, include_known=False, typed=typed)
+        return (time.perf_counter() - clock) * len(questions) / len(few)
 
     def holds(self, fact: Prediction) -> bool:
         """Whether ``fact`` is among the known triples."""
