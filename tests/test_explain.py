@@ -56,16 +56,17 @@ def whole_double(model, triples):
 def test_contributions_equal_differences_through_all_layers(changes):
     explainer = explainer_of(changes)
     head, relation, tail = 0, 1, 5
-    ids = explainer._reached_from((head, tail))
-    weights = edge_weights(explainer.edges, N, explainer.normalise)[ids]
-    found = explainer._contributions(head, relation, tail, ids, weights)
+    around = explainer._around((head, tail))
+    weights = around.weights()
+    assert torch.allclose(weights, edge_weights(explainer.edges, N, explainer.normalise)[around.ids])
+    found = explainer._contributions(head, relation, tail, around)
     assert found.abs().max() > 1e-6  # the messages reach the score
-    for place in np.random.default_rng(0).permutation(len(ids))[:12]:
+    for place in np.random.default_rng(0).permutation(len(weights))[:12]:
         shares = []
         for step in (1e-6, -1e-6):
             moved = weights.clone()
             moved[place] *= 1 + step
-            shares.append(explainer._log_share(head, relation, tail, ids, moved))
+            shares.append(explainer._log_share(head, relation, tail, around, moved))
         assert found[place] == pytest.approx((shares[0] - shares[1]) / 2e-6, abs=1e-7, rel=1e-4)
 
 
@@ -73,8 +74,8 @@ def test_contributions_equal_differences_through_all_layers(changes):
 def test_the_edges_around_a_fact_give_the_same_as_the_whole_graph(changes):
     explainer = explainer_of(changes)
     head, tail = 3, 7
-    ids = explainer._reached_from((head, tail))
-    entities, _ = explainer._encode(ids, edge_weights(explainer.edges, N, explainer.normalise)[ids])
+    around = explainer._around((head, tail))
+    entities, _ = explainer._encode(around, around.weights())
     assert torch.allclose(entities[[head, tail]], explainer.encoded.entities[[head, tail]], rtol=0, atol=1e-12)
 
 

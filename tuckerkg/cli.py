@@ -256,10 +256,8 @@ def predict(
         if top_missing is not None:
             asked_for = loaded.predictor.missing_questions(typed)
             seconds = loaded.predictor.seconds_for(asked_for, typed)
-            print(
-                f"{len(asked_for):,} questions, each over {len(loaded.entities):,} entities: about {seconds:,.0f} s here",
-                file=sys.stderr,
-            )
+            size = f"{len(asked_for):,} questions, each over {len(loaded.entities):,} entities"
+            print(f"{size}: about {seconds:,.0f} s here", file=sys.stderr)
         bar, tick = counter(Console(stderr=True), "asking")
         with bar:
             if questions is not None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.answers import Answers
-from tuckerkg.graph import MessageGraph, edge_weights
+from tuckerkg.graph import Normalise, TracedGraph, edge_weights
 from tuckerkg.model import Encoded, Model
 from tuckerkg.names import Names
 from tuckerkg.paths import Path, supporting_paths
@@ -91,6 +91,34 @@ class Explanation:
         return asdict(self)
 
 
+class _Around:
+    """The edges ``ids`` of all ``edges [2n, 3]``; edge i and its inverse i + n are one fact."""
+
+    def __init__(self, edges: Tensor, ids: Tensor, num_entities: int, normalise: Normalise) -> None:
+        self.edges, self.ids, self.num_entities, self.normalise = edges, ids, num_entities, normalise
+        self._graph: TracedGraph | None = None
+
+    def graph(self, device: torch.device) -> TracedGraph:
+        """The edges' graph, prepared once."""
+        if self._graph is None:
+            self._graph = TracedGraph(self.edges[self.ids].to(device), self.num_entities)
+        return self._graph
+
+    def weights(self, without: int | None = None) -> Tensor:
+        """1 / c of every edge, in double precision; those of the fact ``without`` are 0 and do not count."""
+        gone = torch.tensor([] if without is None else [without, without + len(self.edges) // 2], dtype=torch.long)
+        if self.normalise == "symmetric":  # needs what leaves every source, near or far
+            kept = torch.ones(len(self.edges), dtype=torch.bool)
+            kept[gone] = False
+            weights = torch.zeros(len(self.edges), dtype=torch.double)
+            weights[kept] = edge_weights(self.edges[kept], self.num_entities, self.normalise)
+            return weights[self.ids]
+        kept = ~torch.isin(self.ids, gone)  # all edges that reach an entity are here, or none
+        weights = torch.zeros(len(self.ids), dtype=torch.double)
+        weights[kept] = edge_weights(self.edges[self.ids[kept]], self.num_entities, self.normalise)
+        return weights
+
+
 class Explainer:
     """Explains facts of one model over its training graph."""
 
@@ -121,35 +149,30 @@ class Explainer:
         """The ``count`` facts that carried most: rows of the training triples, and the log share lost without each."""
         if not self.uses_messages or len(self.train) == 0:
             return []
-        ids = self._reached_from((head, tail))
-        everything = edge_weights(self.edges, self.model.num_entities, self.normalise)
-        carried = self._contributions(head, relation, tail, ids, everything[ids])
-        facts, places = torch.unique(ids % len(self.train), return_inverse=True)
+        around = self._around((head, tail))
+        carried = self._contributions(head, relation, tail, around)
+        facts, places = torch.unique(around.ids % len(self.train), return_inverse=True)
         total = torch.zeros(len(facts), dtype=carried.dtype).index_add_(0, places, carried)
         first = facts[total.topk(min(max(TAKEN_OUT, count), len(facts))).indices]
-        before = self._log_share(head, relation, tail, ids, everything[ids])
+        before = self._log_share(head, relation, tail, around, around.weights())
         lost = []
         for fact in first.tolist():
-            kept = torch.ones(len(self.edges), dtype=torch.bool)
-            kept[[fact, fact + len(self.train)]] = False
-            left = ids[kept[ids]]
-            weights = torch.zeros(len(self.edges), dtype=torch.double)
-            weights[kept] = edge_weights(self.edges[kept], self.model.num_entities, self.normalise)
-            lost.append((fact, before - self._log_share(head, relation, tail, left, weights[left])))
+            after = self._log_share(head, relation, tail, around, around.weights(without=fact))
+            lost.append((fact, before - after))
         return sorted(lost, key=lambda found: -found[1])[:count]
 
     def paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
         """Supporting paths; see ``paths.py``."""
         return supporting_paths(self.answers, head, relation, tail, count)
 
-    def _reached_from(self, ends: Sequence[int]) -> Tensor:
-        """The edges whose messages reach ``ends`` through all layers, by id, sorted."""
+    def _around(self, ends: Sequence[int]) -> _Around:
+        """The edges whose messages reach ``ends`` through all layers."""
         targets = torch.tensor(sorted(set(ends)))
         for layer in range(self.depth):
             ids = torch.cat([self.by_target[self.reached[v] : self.reached[v + 1]] for v in targets.tolist()])
             if layer < self.depth - 1:
                 targets = torch.unique(torch.cat([targets, self.edges[ids, 0]]))
-        return ids.sort().values
+        return _Around(self.edges, ids.sort().values, self.model.num_entities, self.normalise)
 
     def _log_share_of(self, entities: Tensor, relations: Tensor, head: int, relation: int, tail: int) -> Tensor:
         """The fact's log share, with head and tail as they are in ``entities`` and all others as they were."""
@@ -163,23 +186,22 @@ class Explainer:
         others = torch.cat([scores[:tail], scores[tail + 1 :], own[None]])
         return own - torch.logsumexp(others, 0)
 
-    def _contributions(self, head: int, relation: int, tail: int, ids: Tensor, weights: Tensor) -> Tensor:
-        """Weight times gradient of each edge ``ids``, over all layers."""
-        leaf = weights.to(self.model.entities).requires_grad_()
+    def _contributions(self, head: int, relation: int, tail: int, around: _Around) -> Tensor:
+        """Weight times gradient of each edge of ``around``, over all layers."""
+        leaf = around.weights().to(self.model.entities).requires_grad_()
         with torch.enable_grad():
-            share = self._log_share_of(*self._encode(ids, leaf), head, relation, tail)
+            share = self._log_share_of(*self._encode(around, leaf), head, relation, tail)
             (gradient,) = torch.autograd.grad(share, leaf)
         return (gradient * leaf).detach().double().cpu()
 
     @torch.no_grad()
-    def _log_share(self, head: int, relation: int, tail: int, ids: Tensor, weights: Tensor) -> float:
-        return float(self._log_share_of(*self._encode(ids, weights.to(self.model.entities)), head, relation, tail))
+    def _log_share(self, head: int, relation: int, tail: int, around: _Around, weights: Tensor) -> float:
+        return float(self._log_share_of(*self._encode(around, weights.to(self.model.entities)), head, relation, tail))
 
-    def _encode(self, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Entities and relations after the messages of the edges ``ids`` alone; right where all that reach one are."""
+    def _encode(self, around: _Around, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Entities and relations after the messages of ``around`` alone; right where all that reach one are there."""
         self.model.eval()
-        edges = self.edges[ids].to(weights.device)
-        return self.model.encode(MessageGraph.traced(edges, self.model.num_entities, weights))
+        return self.model.encode(around.graph(weights.device).weighed(weights))
 
     def _stands(self, query: Tensor, encoded: Encoded, head: int, relation: int, tail: int) -> Standing:
         scores = encoded.compare(query)[0].cpu()

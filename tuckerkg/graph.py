@@ -88,27 +88,6 @@ class MessageGraph:
         )
 
     @classmethod
-    def traced(cls, edges: Tensor, num_entities: int, weights: Tensor) -> MessageGraph:
-        """``edges [E, 3]`` with given ``weights [E]`` of their messages, to which gradients flow; to evaluate only."""
-        sources, relation_ids, targets = edges.unbind(1)
-        rows, row_of_edge = torch.unique(relation_ids * num_entities + sources, return_inverse=True)
-        groups = RowGroups.of(rows // max(num_entities, 1))
-        row_entity = rows % max(num_entities, 1)
-        return cls(
-            num_entities=num_entities,
-            num_edges=len(edges),
-            groups=groups,
-            gather=SparseMatrix(
-                SparseRows(row_entity[groups.source], None, None),
-                SparseRows.of(row_entity, groups.position, None, num_entities),
-            ),
-            scatter=SparseMatrix(SparseRows.of(targets, groups.position[row_of_edge], weights, num_entities), None),
-            out_degree=torch.bincount(sources, minlength=num_entities).to(weights.dtype),
-            in_weight=weights.new_zeros(num_entities).index_add(0, targets, weights),
-            multiplicity=None,
-        )
-
-    @classmethod
     def empty(cls, num_entities: int, device: torch.device | str) -> MessageGraph:
         """A graph without edges, in which every layer still sees the entities themselves."""
         return cls.of(torch.empty(0, 3, dtype=torch.long, device=device), num_entities)
@@ -129,6 +108,38 @@ class MessageGraph:
             self.out_degree.to(device),
             self.in_weight.to(device),
             None if self.multiplicity is None else self.multiplicity.to(device),
+        )
+
+
+class TracedGraph:
+    """``edges [E, 3]`` whose messages are weighed anew each time, with gradients to the weights; to evaluate only."""
+
+    def __init__(self, edges: Tensor, num_entities: int) -> None:
+        sources, relation_ids, targets = edges.unbind(1)
+        rows, row_of_edge = torch.unique(relation_ids * num_entities + sources, return_inverse=True)
+        self.num_entities, self.targets = num_entities, targets
+        self.groups = RowGroups.of(rows // max(num_entities, 1))
+        row_entity = rows % max(num_entities, 1)
+        self.gather = SparseMatrix(
+            SparseRows(row_entity[self.groups.source], None, None),
+            SparseRows.of(row_entity, self.groups.position, None, num_entities),
+        )
+        self.order = torch.argsort(targets, stable=True)
+        sums = SparseRows.of(targets, self.groups.position[row_of_edge], None, num_entities)
+        self.columns, self.offsets = sums.columns, sums.offsets
+        self.out_degree = torch.bincount(sources, minlength=num_entities)
+
+    def weighed(self, weights: Tensor) -> MessageGraph:
+        """The message graph with ``weights [E]`` of the edges in their order."""
+        return MessageGraph(
+            num_entities=self.num_entities,
+            num_edges=len(self.targets),
+            groups=self.groups,
+            gather=self.gather,
+            scatter=SparseMatrix(SparseRows(self.columns, self.offsets, weights[self.order]), None),
+            out_degree=self.out_degree.to(weights.dtype),
+            in_weight=weights.new_zeros(self.num_entities).index_add(0, self.targets, weights),
+            multiplicity=None,
         )
 
 
