@@ -1,0 +1,21 @@
+# The command line in a container: docker build -t tuckerkg . && docker run --rm -v "$PWD:/work" tuckerkg demo
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /source
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY tuckerkg tuckerkg
+COPY experiments experiments
+# PyTorch first and by its pinned version: anything looser may bring gigabytes of GPU libraries.
+RUN python -m venv /opt/tuckerkg \
+    && /opt/tuckerkg/bin/pip install --no-cache-dir --constraint constraints.txt torch==2.13.0 \
+    && /opt/tuckerkg/bin/pip install --no-cache-dir --constraint constraints.txt ".[plots]"
+
+FROM python:3.11-slim-bookworm
+RUN useradd --create-home --uid 10001 tuckerkg
+COPY --from=build /opt/tuckerkg /opt/tuckerkg
+ENV PATH="/opt/tuckerkg/bin:$PATH" \
+    PYTHONUNBUFFERED=1 \
+    MPLCONFIGDIR=/tmp/matplotlib
+USER 10001
+WORKDIR /work
+ENTRYPOINT ["tuckerkg"]
+CMD ["--help"]

@@ -1,0 +1,70 @@
+"""Every command and every piece of Python in docs/ runs, page by page, in an empty folder; the Dockerfile is linted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tuckerkg.cli import app
+from tuckerkg.encoders import ENCODERS
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_everything_on_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = dict(ENCODERS)
+    names: dict[str, object] = {"__name__": "docs"}
+    ran = 0
+    try:
+        for kind, file, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+            if file:
+                (tmp_path / file).write_text(text, encoding="utf-8")
+            elif kind == "sh":
+                for line in text.strip().splitlines():
+                    words = shlex.split(line)
+                    assert words[0] == "tuckerkg", line
+                    shown = CliRunner().invoke(app, words[1:])
+                    assert shown.exit_code == 0, f"{line}\n{shown.output}\n{shown.exception!r}"
+                    ran += 1
+            elif kind == "python":
+                exec(compile(text, str(page), "exec"), names)
+                ran += 1
+            else:
+                raise AssertionError(f"{page.name}: a block of kind {kind!r} is not run by anything")
+    finally:
+        ENCODERS.clear()
+        ENCODERS.update(before)
+    assert ran > 1
+
+
+def test_the_readme_links_every_page():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert f"docs/{page.name}" in text
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile():
+    lint = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    assert lint is not None, "hadolint is one of the dev extra's packages"
+    shown = subprocess.run([lint, str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_installed_for_every_shell(shell):
+    program = [sys.executable, "-m", "tuckerkg", "--show-completion", shell]
+    shown = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "tuckerkg" in shown.stdout.lower()
