@@ -74,6 +74,16 @@ def test_tucker_can_drop_entries_of_the_relations_matrices():
     assert torch.allclose(matrix[kept], 2 * whole[kept])
 
 
+def test_tucker_can_bend_the_head():
+    decoder = TuckER(8, 4, norm=False, activation="prelu").double()
+    heads, relations, relation_ids = torch.randn(9, 8).double(), torch.randn(5, 4).double(), torch.randint(5, (9,))
+    bent = torch.where(heads > 0, heads, 0.25 * heads)
+    expected = torch.einsum("bi,bj,jik->bk", bent, relations[relation_ids], decoder.core.core)
+    assert torch.allclose(decoder.query(heads, relations, relation_ids), expected)
+    decoder.query(heads, relations, relation_ids).sum().backward()
+    assert decoder.slope.grad.abs() > 0
+
+
 def test_tucker_can_shift_the_query_by_a_vector_per_relation():
     decoder = TuckER(8, 4, norm=False, translation=True).double()
     torch.nn.init.normal_(decoder.translation)
