@@ -20,8 +20,8 @@ class TuckER(nn.Module):
 
     As in the paper: batch norm and dropout (``dropout``, dr_d) on the head. Off by default: ``query_norm`` and
     ``query_dropout``, the same on the query, and ``relation_dropout`` on the relations' matrices, as TuckER's own code
-    has them; ``orthogonality``, the weight of a penalty on relation matrices that stretch what they turn (MEIM, Tran and
-    Takasu 2022); ``translation``, a vector per relation added to the query, a linear image of the relation;
+    has them; ``orthogonality``, the weight of a penalty on relation matrices that stretch what they turn (MEIM, Tran
+    and Takasu 2022); ``translation``, a vector per relation added to the query, a linear image of the relation;
     ``activation`` "prelu", which bends the normed head with a learnt slope (NePTuNe, Sonkar et al. 2021).
     """
 
