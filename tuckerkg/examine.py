@@ -69,8 +69,7 @@ def examine(dataset: Dataset, settings: Settings | None = None) -> Examination:
     train, num_entities = dataset.train, len(dataset.entities)
     degree = np.bincount(train[:, [0, 2]].reshape(-1), minlength=num_entities)
     relations = tuple(sorted(_relations(dataset), key=lambda found: -found.triples))
-    inverse = tuple(_pair(dataset, *found) for found in near_inverses(train, num_entities))
-    duplicate = tuple(_pair(dataset, *found) for found in _duplicates(train, num_entities))
+    inverse, duplicate = (tuple(_pair(dataset, *found) for found in pairs) for pairs in same_relations(dataset))
     seconds = None if settings is None else _seconds_per_epoch(dataset, settings)
     return Examination(
         name=dataset.name,
@@ -138,6 +137,15 @@ def _pair(dataset: Dataset, first: int, second: int, share: float) -> Pair:
     return Pair(dataset.relations[first], dataset.relations[second], share)
 
 
+def same_relations(dataset: Dataset) -> tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]]:
+    """Pairs of relations that are nearly inverse, and nearly the same, with the share of the first's edges.
+
+    Looked for in all splits together: where a split has torn a pair apart, training alone holds too little of it.
+    """
+    everything = np.concatenate([dataset.train, dataset.valid, dataset.test])
+    return near_inverses(everything, len(dataset.entities)), _duplicates(everything, len(dataset.entities))
+
+
 def given_away(dataset: Dataset, held_out: np.ndarray) -> dict[str, np.ndarray]:
     """Which of ``held_out [n, 3]`` stand in training: as they are, turned around, or under nearly the same relation."""
     train, num_entities, num_relations = dataset.train, len(dataset.entities), len(dataset.relations)
@@ -146,9 +154,10 @@ def given_away(dataset: Dataset, held_out: np.ndarray) -> dict[str, np.ndarray]:
         "the same triple": is_among(triple_keys(held_out, num_entities, num_relations), keys),
         "mirrored": is_among(triple_keys(held_out[:, ::-1], num_entities, num_relations), keys),
     }
+    inverse, duplicate = same_relations(dataset)
     for name, pairs, columns in (
-        ("inverse relation", near_inverses(train, num_entities), [2, 1, 0]),
-        ("duplicate relation", _duplicates(train, num_entities), [0, 1, 2]),
+        ("inverse relation", inverse, [2, 1, 0]),
+        ("duplicate relation", duplicate, [0, 1, 2]),
     ):
         marked = np.zeros(len(held_out), dtype=np.bool_)
         for first, second, _ in pairs:

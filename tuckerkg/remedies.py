@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuckerkg.examine import given_away
-from tuckerkg.read_report import near_inverses
+from tuckerkg.examine import given_away, same_relations
 from tuckerkg.triples import Dataset, Vocabulary, recounted, split_triples
 
 SPLITS = ("train", "valid", "test")
@@ -39,7 +38,7 @@ def join_inverses(dataset: Dataset) -> Dataset:
     """Each relation that is nearly another one turned around becomes that one: (h, s, t) is read as (t, r, h)."""
     size = len(dataset.relations)
     into: dict[int, int] = {}
-    for first, second, _ in near_inverses(dataset.train, len(dataset.entities)):
+    for first, second, _ in same_relations(dataset)[0]:
         taken = set(into) | set(into.values())
         if first not in taken and second not in taken:
             into[max(first, second)] = min(first, second)

@@ -403,7 +403,8 @@ def _report(
     sizes = {name: len(part) for name, part in triples.items()}
     label_counts, label_words = label_warnings(entities.labels, relations.labels)
     found = graph_counts(triples, len(entities), len(relations))
-    pairs = near_inverses(triples["train"], len(entities))
+    # Of all splits: of a pair that a split has torn apart, training alone holds too little.
+    pairs = near_inverses(np.concatenate(list(triples.values())), len(entities))
     words = [*warnings, *label_words, *graph_warnings(found, sizes)]
     if pairs:
         shown = [f"{relations[r]} / {relations[s]} ({share:.0%})" for r, s, share in pairs[:NEAR_INVERSES_SHOWN]]
