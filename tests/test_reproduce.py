@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tuckerkg import paper
 from tuckerkg import reproduce as module
 from tuckerkg.api import count_parameters
 from tuckerkg.config import experiment_files
@@ -116,10 +117,20 @@ def test_a_row_goes_on_from_the_run_of_another_row(tmp_path, monkeypatch):
     assert run([tiny_row(seeds=(0,), start="countries-alone")], tmp_path)[1] == []
 
 
-def test_every_row_that_another_starts_from_is_there():
+def test_a_row_can_stand_for_another_and_is_run_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "row_named", {"countries-tiny": tiny_row()}.get)
+    twin = Row(table="main", name="countries-twin", system="twin", dim=8, same="countries-tiny")
+    found, began = run([twin, tiny_row()], tmp_path)
+    assert began == ["countries-tiny-seed0", "countries-tiny-seed1"]
+    assert found[0].results == found[1].results[:1]
+
+
+def test_every_row_that_another_names_is_there():
     names = {row.name for row in paper_rows()}
     for row in paper_rows():
         assert not row.start or row.start in names, row.name
+        assert not row.same or row.same in names, row.name
+        assert not row.same or set(row.seeds) <= set(row.run_as.seeds), row.name
 
 
 def test_a_result_file_that_is_no_json_is_named(tmp_path):
@@ -161,11 +172,11 @@ def test_rows_are_unique_and_begin_with_their_dataset():
 
 @pytest.mark.parametrize("row", [row for row in paper_rows() if row.can_run], ids=lambda row: row.name)
 def test_settings_of_a_row_are_what_its_name_says(row):
-    settings = row.settings(seed=7)
+    settings = row.run_as.settings(seed=7)
     assert settings.train.seed == 7
     assert settings.dataset == row.dataset
     assert row.name.startswith(f"{row.dataset}-{settings.encoder['name']}-{settings.decoder['name']}")
-    assert settings.experiment == row.name
+    assert settings.experiment == row.run_as.name
 
 
 @pytest.mark.parametrize("row", [row for row in paper_rows() if row.can_run and "tgcn" in row.name], ids=str)
@@ -190,7 +201,7 @@ def test_tables_and_rows_are_chosen_by_name():
 
 def test_a_row_without_an_experiment_is_refused():
     shipped = {file.stem for file in experiment_files()}
-    with_settings = [row for row in paper_rows() if row.experiment in shipped]
+    with_settings = [row for row in paper_rows() if row.run_as.experiment in shipped]
     missing = Row(table="main", name="fb15k-237-not-there", system="none", dim=1)
     assert runnable([*with_settings, missing]) == with_settings
     with pytest.raises(UnknownNameError, match="no experiment fb15k-237-not-there"):

@@ -30,6 +30,7 @@ class Row(BaseModel):
     base: str = ""
     set: dict[str, Any] = {}
     start: str = ""  # the row whose run, of the same seed, this one goes on from
+    same: str = ""  # the row whose runs stand here as well
 
     @property
     def dataset(self) -> str:
@@ -42,8 +43,15 @@ class Row(BaseModel):
         return self.base or self.name
 
     @property
+    def run_as(self) -> Row:
+        """The row whose runs stand here: itself, or the one that it names as the same."""
+        return row_named(self.same) if self.same else self
+
+    @property
     def can_run(self) -> bool:
         """Whether its settings are shipped."""
+        if self.same:
+            return self.run_as.can_run
         return self.experiment in {file.stem for file in experiment_files()}
 
     def printed(self, metric: str) -> float | None:

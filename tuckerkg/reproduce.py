@@ -97,7 +97,7 @@ def counted_minutes(result: dict[str, Any]) -> float:
 
 def outcome(row: Row, results: Path) -> Outcome:
     """What is there of a row."""
-    found = [read_result(results / f"{row.name}-seed{seed}.json") for seed in row.seeds]
+    found = [read_result(results / f"{row.run_as.name}-seed{seed}.json") for seed in row.seeds]
     return Outcome(row, tuple(result for result in found if result is not None))
 
 
@@ -126,8 +126,9 @@ def reproduce(
 
     ``only_seeds`` leaves the others of a row for another process or day.
     """
-    for row in rows:
-        for seed in row.seeds:
+    for wanted in rows:
+        row = wanted.run_as
+        for seed in wanted.seeds:
             if only_seeds and seed not in only_seeds:
                 continue
             name = f"{row.name}-seed{seed}"
