@@ -29,7 +29,7 @@ LAYERS = [
     ["predict", "progress", "reliability", "warm", "fold_in"],
     ["run"],
     ["compare"],
-    ["scoring", "adding", "export", "report", "results", "questions", "outputs", "api", "compare_plot", "explain_plot"],
+    ["scoring", "adding", "export", "serve", "report", "results", "questions", "outputs", "api", "compare_plot", "explain_plot"],
     ["report_page"],
     ["show"],
     ["spaces", "paper"],

@@ -13,7 +13,7 @@ from tuckerkg.cli import app
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.names import Names
 from tuckerkg.plausible import open_questions, plausible_heads
-from tuckerkg.predict import Prediction, Predictor, few_of_each_relation
+from tuckerkg.predict import Prediction, Predictor, Question, few_of_each_relation
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.run import load
 from tuckerkg.scoring import score_file
@@ -202,6 +202,20 @@ def test_few_of_each_relation_keeps_the_order_and_shares_evenly():
     chosen = few_of_each_relation(facts, 4)
     assert [(f.relation, f.score) for f in chosen] == [("a", 9), ("a", 8), ("b", 6), ("c", 5)]
     assert few_of_each_relation(facts, 99) == facts
+
+
+def test_questions_of_all_kinds_in_one_product_get_what_each_gets_alone(run):
+    asked = [
+        (Question(3, 1, 5, False, False), {"head": "e003", "relation": "plus2", "k": 5, "typed": False}),
+        (Question(7, 3, 4, True, True), {"relation": "plus1", "tail": "e007", "k": 4, "include_known": True}),
+        (Question(0, 2, 100), {"head": "e000", "relation": "plus3", "k": 100}),
+    ]
+    found = run.predictor.answer_many([question for question, _ in asked])
+    for answers, (_, alone) in zip(found, asked, strict=True):
+        expected = run.predict(**alone)
+        assert [fact.sentence() for fact in answers] == [fact.sentence() for fact in expected]
+        assert [fact.probability for fact in answers] == pytest.approx([fact.probability for fact in expected])
+    assert run.predictor.answer_many([]) == []
 
 
 def test_many_questions_at_once_get_the_answers_of_each(run):

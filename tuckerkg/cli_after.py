@@ -121,3 +121,35 @@ def export(
     check_export(out, what)
     rows, width = write_vectors(load_run(run), out, what)
     print(f"{rows:,} vectors of width {width} written to {out}")
+
+
+def serve(
+    run: RunArgument,
+    host: Annotated[str, typer.Option(help="The address to listen on; another than loopback needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="TUCKERKG_TOKEN", help="What clients must send: Authorization: Bearer TOKEN.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
+    ] = None,
+) -> None:
+    """Serve a run over HTTP: search, facts, predictions, explanations as JSON. Ctrl-C ends it.
+
+    Example: `tuckerkg serve runs/demo`, then `curl http://127.0.0.1:8000/api/entities?q=fra`.
+    """
+    from tuckerkg.errors import TuckerkgError
+
+    try:
+        from tuckerkg.serve import server
+    except ImportError as error:
+        raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
+
+    def told(text: str) -> None:
+        print(f"tuckerkg: {text}", file=sys.stderr, flush=True)
+
+    told(f"loading {run}")
+    names = allow_host or ()
+    raise typer.Exit(server.serve(run, host=host, port=port, token=token, names=names, told=told))

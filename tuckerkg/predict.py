@@ -51,6 +51,17 @@ class Prediction:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Question:
+    """(anchor, relation, ?) in ids; relation ids from R on ask for the head of a fact whose tail is the anchor."""
+
+    anchor: int
+    relation_id: int
+    k: int = 10
+    include_known: bool = False
+    typed: bool = True
+
+
 class Predictor:
     """Answers questions about one encoded graph. ``splits`` are all triples that count as known."""
 
@@ -112,6 +123,41 @@ class Predictor:
             for heads, relations in zip(head_ids.split(step), relation_ids.split(step), strict=True)
         ]
         return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
+
+    def answer_many(self, questions: Sequence[Question]) -> list[list[Prediction]]:
+        """The best answers to many questions for a head or a tail, scored by one product: one list per question."""
+        queries = torch.tensor([[each.anchor, each.relation_id] for each in questions]).view(-1, 2)
+        found: list[list[Prediction]] = []
+        step = _queries_at_once(len(self.entities))
+        for first in range(0, len(queries), step):
+            chunk, asking = queries[first : first + step], questions[first : first + step]
+            scores, asked = self._asked_scores(chunk[:, 0], chunk[:, 1], include_known=True)
+            self._leave_out(scores, chunk, asking)
+            logits = self.calibration.logits(scores, asked)
+            values, places = top_of_rows(logits, min(max(each.k for each in asking), scores.shape[1]))
+            rows = zip(chunk.tolist(), values.tolist(), places.tolist(), scores.gather(1, places).tolist(), strict=True)
+            for each, ((anchor, relation), row_logits, row_places, row_scores) in zip(asking, rows, strict=True):
+                answers = zip(row_places[: each.k], row_scores, row_logits, strict=False)
+                found.append(
+                    [
+                        self._prediction(*self._forward(anchor, relation, place), score, logit)
+                        for place, score, logit in answers
+                        if score > -np.inf
+                    ]
+                )
+        return found
+
+    def _leave_out(self, scores: Tensor, chunk: Tensor, questions: Sequence[Question]) -> None:
+        """Known facts, and entities never seen there, of the questions that do not want them."""
+        unknown = torch.tensor([place for place, each in enumerate(questions) if not each.include_known])
+        if len(unknown):
+            offsets, answers = self.known.find(chunk[unknown, 0], chunk[unknown, 1])
+            scores[unknown[rows_of(offsets)], answers] = -torch.inf
+        typed = torch.tensor([place for place, each in enumerate(questions) if each.typed])
+        if len(typed):
+            part = scores[typed]
+            self._places.leave_only(part, chunk[typed, 0], chunk[typed, 1])
+            scores[typed] = part
 
     def _open_scores(self, heads: Tensor, relation_ids: Tensor, include_known: bool) -> Tensor:
         """Scores ``[b, N]``, known answers at minus infinity unless they are to be included."""

@@ -1,0 +1,361 @@
+"""The HTTP service: its answers, what it refuses (B63-B72, S6, S7, S12, S13), how it ends and goes on (F22-F25)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from graphs import toy_dataset
+from services import running
+
+import tuckerkg
+from tuckerkg import api
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.serve.client import Client, ServiceError
+from tuckerkg.serve.server import check_address
+from tuckerkg.training import Silent
+
+POSTED = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+HOSTILE = '<img src=x onerror="alert(1)">{{7*7}}%s'
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    titles = {"e007": HOSTILE, "e008": "Seven of Nine"}
+    changes = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 5.0, "train.threads": 1}
+    data = replace(toy_dataset(), entity_titles=titles)
+    return api.train(data, out=tmp_path_factory.mktemp("served") / "run", overrides=changes, observer=Silent())
+
+
+@pytest.fixture(scope="module")
+def service(run):
+    with running(run.path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    return Client(service.address)
+
+
+def post(service, path, body, **headers):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    status, text, _ = service.ask("POST", path, data, **{"Content_Type": "application/json"} | headers)
+    return status, json.loads(text)
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+def test_predictions_are_those_of_the_run(run, client):
+    for question in (
+        {"head": "e003", "relation": "plus2", "k": 5},
+        {"relation": "plus1", "tail": "e004", "k": 3},
+        {"head": "e001", "tail": "e002", "k": 3},
+        {"head": "e001", "k": 4},
+    ):
+        expected = run.predict(**question)
+        found = client.predict(**question)
+        assert [fact["tail_label"] for fact in found] == [fact.tail_label for fact in expected]
+        assert [fact["probability"] for fact in found] == pytest.approx([fact.probability for fact in expected])
+    known = client.predict(head="e003", relation="plus2", k=20, known=True, typed=False)
+    assert [fact["tail_label"] for fact in known if fact["known"]] == ["e005"]
+
+
+def test_a_batch_is_answered_in_order(run, client):
+    questions = [{"head": f"e{i:03}", "relation": "plus1", "k": 2} for i in range(20)]
+    found = client.predict_batch(questions)
+    for question, answers in zip(questions, found, strict=True):
+        assert [fact["tail_label"] for fact in answers] == [fact.tail_label for fact in run.predict(**question)]
+
+
+def test_questions_at_the_same_time_each_get_their_own_answer(run, client):
+    def ask(place):
+        return client.predict(head=f"e{place % 20:03}", relation="plus2", k=3)
+
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(ask, range(100)))
+    for place, answers in enumerate(found):
+        expected = run.predict(head=f"e{place % 20:03}", relation="plus2", k=3)
+        assert [fact["tail_label"] for fact in answers] == [fact.tail_label for fact in expected]
+
+
+def test_the_graph_can_be_looked_at(run, client):
+    assert [entity["label"] for entity in client.search("seven")] == ["e008"]
+    assert len(client.search("e0", limit=5)) == 5
+    facts = client.facts("e003")
+    everything = [tuple(row) for name in ("train", "valid", "test") for row in run.split(name).tolist()]
+    assert facts["total"] == len([row for row in everything if 3 in (row[0], row[2])]) == len(facts["facts"])
+    assert sum(relation["facts"] for relation in client.relations()) == len(everything)
+    assert {(each["relation"], each["place"]) for each in client.suggestions("e003")} == {
+        (f"plus{r}", place) for r in (1, 2, 3) for place in ("head", "tail")
+    }
+    about = client.about()
+    assert about["facts"]["entities"] == "20"
+    assert len(about["curve"]) == len(run.metrics)
+
+
+def test_an_explanation_is_that_of_the_run(run, client):
+    assert client.explain("e000", "plus1", "e001", k=2) == json.loads(
+        json.dumps(run.explain("e000", "plus1", "e001", 2).as_dict())
+    )
+
+
+def test_the_best_missing_facts_come_when_they_are_found(run, client):
+    end = time.monotonic() + 30
+    while (found := client.missing(3))["state"] == "working":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    expected = run.top_missing(3)
+    assert [fact["tail_label"] for fact in found["answers"]] == [fact.tail_label for fact in expected]
+
+
+def test_metrics_count_questions_and_name_routes_only(service, client):
+    client.predict(head="e000", relation="plus1")
+    status, text, headers = service.ask("GET", "/metrics")
+    assert status == 200
+    assert b'route="/api/predict"' in text
+    assert b"tuckerkg_questions_total" in text
+    assert b"e000" not in text
+    assert headers["content-type"].startswith("text/plain")
+
+
+def test_hostile_labels_go_out_as_json_text(client, service):
+    assert client.facts("e007")["entity"]["title"] == HOSTILE  # B69
+    _, _, headers = service.ask("GET", "/api/facts?entity=e007")
+    assert headers["content-type"] == "application/json"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["content-security-policy"].startswith("default-src 'self'")
+    assert "access-control-allow-origin" not in headers
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    "path", ["/../settings.json", "/%2e%2e/settings.json", "//etc/passwd", "/api/../../x", "/static/../x"]
+)
+def test_b63_paths_lead_nowhere(service, path):
+    status, text, _ = service.ask("GET", path)
+    assert status == 404
+    assert set(json.loads(text)) == {"error", "id"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b'{"head": "e000"',
+        b"[" * 50_000,
+        b'{"k": NaN, "head": "e000"}',
+        b'{"head": "a", "head": "b"}',
+        b"\xff",
+    ],
+    ids=["empty", "open", "cut", "deep", "nan", "twice", "bytes"],
+)
+def test_b64_what_is_not_json_is_refused(service, body):
+    assert post(service, "/api/predict", body)[0] == 400
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_b64_b71_other_kinds_of_body_are_refused(service, kind):
+    assert post(service, "/api/predict", {"head": "e000"}, Content_Type=kind)[0] == 415
+
+
+def test_b65_an_unknown_entity_gets_near_names(service, client):
+    status, said = post(service, "/api/predict", {"head": "e0033", "relation": "plus1"})
+    assert status == 404
+    assert "Nearest: 'e003'" in said["error"]
+    with pytest.raises(ServiceError, match="no relation 'plusx'"):
+        client.predict(head="e003", relation="plusx")
+
+
+@pytest.mark.parametrize("k", [0, -1, 10**9, "10", 1.5, None, True])
+def test_b66_k_is_a_whole_number_within_its_limits(service, k):
+    assert post(service, "/api/predict", {"head": "e000", "relation": "plus1", "k": k})[0] == 422
+
+
+def test_b67_a_batch_over_its_limit_is_refused(service):
+    question = {"head": "e000", "relation": "plus1", "k": 1}
+    assert post(service, "/api/predict/batch", {"questions": [question] * 257})[0] == 422
+    assert post(service, "/api/predict/batch", {"questions": []})[0] == 422
+
+
+def test_b68_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
+    assert post(service, "/api/predict", b"x" * ((1 << 20) + 1))[0] == 413
+    head = POSTED + b"Transfer-Encoding: chunked\r\n\r\n"
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    assert b" 413 " in service.raw(head + chunk * 17, seconds=5).split(b"\r\n")[0]
+    assert post(service, "/api/predict", b"\x1f\x8b", Content_Encoding="gzip")[0] == 415
+
+
+@pytest.mark.parametrize("label", ["\ud800", "a\x00b", "x" * 4_097, ""])
+def test_b70_names_that_cannot_be_are_refused(service, label):
+    assert post(service, "/api/predict", {"head": label, "relation": "plus1"})[0] == 422
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+    ],
+    ids=str,
+)
+def test_b71_s7_foreign_pages_are_not_answered(service, headers):
+    status, text, given = service.ask("GET", "/api/run", **headers)
+    assert status == 403
+    assert "access-control-allow-origin" not in given
+    assert b"toy" not in text
+
+
+def test_the_own_page_may_ask(service):
+    assert service.ask("GET", "/api/run", Origin=service.address)[0] == 200
+
+
+def test_b72_double_lengths_and_long_heads_are_refused(service):
+    both = POSTED + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    assert b" 4" in service.raw(both, seconds=5).split(b"\r\n")[0]
+    long = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n"
+    assert b" 4" in service.raw(long, seconds=5).split(b"\r\n")[0]
+    assert service.ask("GET", "/health", Range="bytes=" + ",".join(["0-1"] * 1000))[0] == 200
+
+
+def test_s6_another_host_needs_a_token():
+    check_address("127.0.0.1", None)
+    check_address("::1", None)
+    check_address("localhost", None)
+    with pytest.raises(TuckerkgError, match="give a token too"):
+        check_address("0.0.0.0", None)
+    with pytest.raises(TuckerkgError, match="fewer than 16"):
+        check_address("0.0.0.0", "short")
+    check_address("0.0.0.0", "x" * 32)
+
+
+def test_s13_an_error_has_an_id_and_tells_nothing(service):
+    for status, said in (
+        post(service, "/api/predict", {"head": "nobody", "relation": "plus1"}),
+        post(service, "/api/predict", {"head": 1}),
+        post(service, "/api/nothing", {}),
+    ):
+        assert status in (404, 422)
+        assert set(said) == {"error", "id"}
+        assert "Traceback" not in said["error"]
+        assert "/tmp" not in said["error"]
+
+
+def test_a_slow_head_is_cut_off_and_others_are_served(service):
+    start = time.monotonic()
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as slow:
+        slow.sendall(b"GET /health HTTP/1.1\r\nHo")
+        assert service.ask("GET", "/health")[0] == 200
+        assert slow.recv(100) == b""  # closed
+    assert time.monotonic() - start > 5
+
+
+def test_a_token_is_asked_for_where_one_is_set(run):
+    token = "t" * 32
+    with running(run.path, token=token) as found:
+        assert found.ask("GET", "/api/run")[0] == 401
+        assert found.ask("GET", "/metrics")[0] == 401
+        assert found.ask("GET", "/api/run", Authorization="Bearer " + "x" * 32)[0] == 401
+        assert found.ask("GET", "/ready")[0] == 200
+        assert Client(found.address, token=token).about()["version"] == 1
+
+
+# ---------------------------------------------------------------------------------------------- beginning and end
+
+
+def test_f24_not_ready_until_loaded_and_every_request_finishes_after_sigterm(run):
+    with running(run.path, wait=False) as found:
+        statuses = set()
+        end = time.monotonic() + 60
+        while time.monotonic() < end and 200 not in statuses:
+            try:
+                statuses.add(found.ask("GET", "/ready")[0])
+            except OSError:
+                time.sleep(0.02)
+        assert statuses <= {200, 503}
+        lost, done, stop = [], [], threading.Event()
+
+        def hammer():
+            while not stop.is_set():
+                try:
+                    status, _ = post(found, "/api/predict", {"head": "e000", "relation": "plus1"})
+                    done.append(status)
+                except ConnectionRefusedError:
+                    return  # the door is closed
+                except Exception as error:
+                    lost.append(error)
+                    return
+
+        threads = [threading.Thread(target=hammer) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        found.process.send_signal(signal.SIGTERM)
+        assert found.process.wait(15) in (0, -signal.SIGTERM, 143)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert set(done) == {200}
+        # A connection that the listener had taken in but not yet handed over may be reset: it had no request at work.
+        assert all(isinstance(error, ConnectionResetError) for error in lost), lost
+
+
+def test_a_run_that_cannot_be_loaded_ends_the_service_with_the_reason(tmp_path):
+    with running(tmp_path / "nowhere", wait=False) as found:
+        assert found.process.wait(60) != 0
+        said = found.process.stderr.read().decode()
+        assert "nowhere" in said
+        assert "Traceback" not in said
+
+
+def test_f25_a_folder_that_is_replaced_or_deleted_does_not_reach_what_is_served(run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run.path, copy)
+    with running(copy) as found:
+        asked = Client(found.address)
+        before = asked.predict(head="e003", relation="plus2", k=3)
+        shutil.rmtree(copy)
+        assert asked.predict(head="e003", relation="plus2", k=3) == before
+        assert asked.explain("e000", "plus1", "e001", k=1)["edges"]
+        assert asked.facts("e003")["total"] > 0
+
+
+def test_f22_clients_that_go_away_leave_nothing_behind(service, client):
+    def open_files():
+        from pathlib import Path
+
+        return len(list(Path(f"/proc/{service.process.pid}/fd").iterdir()))
+
+    client.predict(head="e000", relation="plus1")
+    before = open_files()
+    body = json.dumps({"head": "e000", "relation": "plus1"}).encode()
+    head = POSTED + f"Content-Length: {len(body)}\r\n\r\n".encode()
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=10) as gone:
+            gone.sendall(head + body)
+    time.sleep(1.0)
+    assert client.predict(head="e000", relation="plus1")
+    assert open_files() <= before + 5
+
+
+def test_the_client_says_when_nobody_answers():
+    with pytest.raises(TuckerkgError, match="Is `tuckerkg serve` running"):
+        Client("http://127.0.0.1:9").about()
+    with pytest.raises(TuckerkgError, match="no address of a service"):
+        Client("file:///etc/passwd")
+    assert tuckerkg.__version__

@@ -1,0 +1,1 @@
+"""The HTTP service: an engine around a run, a guard around the application, a server around both."""

@@ -1,0 +1,212 @@
+"""The routes. Every one takes and gives names; what may be asked is in ``schemas.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from tuckerkg.errors import TuckerkgError, UnknownNameError, printable
+from tuckerkg.serve import schemas
+from tuckerkg.serve.batcher import Batcher
+from tuckerkg.serve.engine import Engine, answer_of
+from tuckerkg.serve.guard import LOOPBACK, UNEXPECTED, Guard, Limits, Refused, logged
+from tuckerkg.serve.metrics import Metrics
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 408, 413, 415, 422, 500, 503)
+}
+Text = Annotated[schemas.Name, Query()]
+Limit = Annotated[int, Query(ge=1, le=schemas.MOST_ANSWERS)]
+
+
+class Service:
+    """An engine that is loaded beside the running server, and what answers from it."""
+
+    def __init__(self, load: Callable[[], Engine], metrics: Metrics, limits: Limits) -> None:
+        self.load, self.metrics, self.limits = load, metrics, limits
+        self.engine: Engine | None = None
+        self.batcher: Batcher | None = None
+        self.failure: BaseException | None = None
+
+    async def start(self) -> None:
+        """Loads the run in a thread; until then the service is up but not ready."""
+        try:
+            engine = await asyncio.to_thread(self.load)
+        except Exception as error:  # the server says why and ends
+            self.failure = error
+            raise
+        self.batcher = Batcher(engine)
+        await self.batcher.start()
+        self.engine = engine
+
+    def ready(self) -> Engine:
+        """The engine. Raises Refused while it is being loaded."""
+        if self.engine is None:
+            raise Refused(503, "the run is being loaded")
+        return self.engine
+
+    async def within_time(self, work: Any) -> Any:
+        """What ``work`` gives, if it gives it in time."""
+        try:
+            async with asyncio.timeout(self.limits.compute_seconds):
+                return await work
+        except TimeoutError:
+            raise Refused(503, f"no answer within {self.limits.compute_seconds:g} seconds") from None
+
+    async def ask(self, many: list[schemas.Asked]) -> list[list[schemas.Answer]]:
+        """Answers to questions; names are looked up first, so that an unknown one fails alone."""
+        engine = self.ready()
+        for asked in many:
+            engine.question(asked)
+        assert self.batcher is not None
+        before = self.batcher.batches
+        found = await self.within_time(self.batcher.ask(many))
+        self.metrics.questions.inc(len(many))
+        self.metrics.batches.inc(max(0, self.batcher.batches - before))
+        return [[answer_of(fact) for fact in facts] for facts in found]
+
+
+def make_app(
+    load: Callable[[], Engine],
+    *,
+    hosts: Iterable[str] = LOOPBACK,
+    token: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+) -> Guard:
+    """The application around what ``load`` gives, behind its guard."""
+    metrics = Metrics()
+    service = Service(load, metrics, limits)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(service.start())
+        yield
+        loading.cancel()
+        if service.batcher is not None and service.engine is not None:
+            await service.batcher.stop()
+            await asyncio.to_thread(service.engine.close)
+
+    app = FastAPI(
+        title="tuckerkg",
+        summary="Missing links of a knowledge graph, with probabilities and reasons",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        responses=PROBLEMS,
+    )
+    _add_routes(app, service)
+    _add_handlers(app)
+    app.state.service = service
+    return Guard(app, hosts=hosts, token=token, limits=limits, metrics=metrics)
+
+
+def _add_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/health", tags=["service"])
+    async def health() -> schemas.State:
+        """The service is up."""
+        return schemas.State(status="up")
+
+    @app.get("/ready", tags=["service"])
+    async def ready() -> schemas.State:
+        """The run is loaded: questions are answered."""
+        service.ready()
+        return schemas.State(status="ready")
+
+    @app.get("/metrics", tags=["service"], response_class=Response)
+    async def metrics() -> Response:
+        """Counts and times in Prometheus's format."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/api/run", tags=["run"])
+    async def about() -> schemas.About:
+        """What is served: graph, model, training curve, figures."""
+        return service.ready().about
+
+    @app.get("/api/entities", tags=["graph"])
+    async def search(q: Text, limit: Limit = 20) -> schemas.Entities:
+        """Entities by a part of their name."""
+        return service.ready().search(q, limit)
+
+    @app.get("/api/facts", tags=["graph"])
+    async def facts(entity: Text, limit: Limit = 100) -> schemas.Facts:
+        """The facts that an entity stands in."""
+        return service.ready().facts(entity, limit)
+
+    @app.get("/api/relations", tags=["graph"])
+    async def relations() -> schemas.Relations:
+        """All relations."""
+        return service.ready().relations
+
+    @app.get("/api/suggestions", tags=["graph"])
+    async def suggestions(entity: Text) -> schemas.Suggestions:
+        """Questions that make sense for an entity."""
+        return service.ready().suggestions(entity)
+
+    @app.post("/api/predict", tags=["links"])
+    async def predict(asked: schemas.Asked) -> schemas.Answers:
+        """Missing links: tails, heads, relations, or all of one entity."""
+        return schemas.Answers(answers=(await service.ask([asked]))[0])
+
+    @app.post("/api/predict/batch", tags=["links"])
+    async def predict_batch(asked: schemas.AskedBatch) -> schemas.AnswersOfBatch:
+        """Many questions at once."""
+        return schemas.AnswersOfBatch(answers=await service.ask(asked.questions))
+
+    @app.post("/api/explain", tags=["links"])
+    async def explain(asked: schemas.AskedWhy) -> schemas.Why:
+        """Why a fact is believed: edges that carried it, what is left without them, paths."""
+        work = asyncio.to_thread(service.ready().explain, asked)
+        return schemas.Why(explanation=await service.within_time(work))
+
+    @app.get("/api/missing", tags=["links"])
+    async def missing(limit: Limit = 20) -> schemas.Missing:
+        """The most believed missing facts of the whole graph; the first call begins to look for them."""
+        return service.ready().missing(limit)
+
+
+def _add_handlers(app: FastAPI) -> None:
+    """What goes wrong in a route, as an answer with an id."""
+
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> JSONResponse:
+        return _problem(error.status, error.reason)
+
+    @app.exception_handler(UnknownNameError)
+    async def unknown(request: Request, error: UnknownNameError) -> JSONResponse:
+        return _problem(404, str(error))
+
+    @app.exception_handler(TuckerkgError)
+    async def asked_wrongly(request: Request, error: TuckerkgError) -> JSONResponse:
+        if type(error) is not TuckerkgError:  # about files, whose places are nobody's business
+            return _problem(500, UNEXPECTED, logged(request.scope))
+        return _problem(422, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
+        return _problem(422, printable(said)[:1_000])
+
+    @app.exception_handler(404)
+    async def not_found(request: Request, error: Exception) -> JSONResponse:
+        return _problem(404, "there is nothing here")
+
+    @app.exception_handler(405)
+    async def not_allowed(request: Request, error: Exception) -> JSONResponse:
+        return _problem(405, "this cannot be asked in that way")
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        return _problem(500, UNEXPECTED, logged(request.scope))
+
+
+def _problem(status: int, reason: str, number: str | None = None) -> JSONResponse:
+    headers = {"retry-after": "1"} if status == 503 else None
+    return JSONResponse({"error": reason, "id": number or secrets.token_hex(8)}, status, headers)

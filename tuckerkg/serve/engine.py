@@ -1,0 +1,243 @@
+"""What the service knows of a run: search, facts, suggestions, predictions in batches, explanations.
+
+Everything is loaded once: what happens to the run folder afterwards does not reach it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tuckerkg.plausible import plausible_heads
+from tuckerkg.predict import Prediction, Question
+from tuckerkg.run import SPLITS, Run
+from tuckerkg.serve import schemas
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MISSING = 100  # facts that the search over the whole graph keeps
+
+
+class _Closed(Exception):
+    """The service ends."""
+
+
+class Engine:
+    """Answers from one run. Safe to ask from several threads; explanations one at a time."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.predictor = run.predictor
+        self.triples = np.concatenate([run.split(name) for name in SPLITS])
+        self.about = self._about()
+        ends = np.concatenate([self.triples[:, 0], self.triples[:, 2]])
+        self._order = np.argsort(ends, kind="stable") % len(self.triples)
+        self._bounds = np.searchsorted(np.sort(ends), np.arange(len(run.entities) + 1))
+        self._missing: list[Prediction] | None = None
+        self._progress = (0, 0)
+        self._starting = threading.Lock()
+        self._search: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._explaining = threading.Lock()
+        self.run.encoded  # noqa: B018  (loaded before the service is ready)
+        self.run.calibration  # noqa: B018
+        self.run.explainer  # noqa: B018
+        self._heads, self._tails = (self._plausible(columns) for columns in ([0, 1, 2], [2, 1, 0]))
+        self.answer([schemas.Asked(head=run.entities.labels[0], relation=run.relations.labels[0])])
+
+    # ------------------------------------------------------------------------------------------ entities
+
+    @cached_property
+    def _folded(self) -> pl.Series:
+        import polars as pl  # noqa: PLC0415  (half a second that --help need not wait for)
+
+        titles = [self.run.entities.shown(number) for number in range(len(self.run.entities))]
+        return pl.Series(
+            [
+                f"{title.casefold()}\n{label.casefold()}"
+                for title, label in zip(titles, self.run.entities.labels, strict=True)
+            ]
+        )
+
+    def search(self, text: str, limit: int) -> schemas.Entities:
+        """Entities whose name or label holds ``text``: those that begin with it first, then those with most facts."""
+        wanted = text.casefold().strip().replace("\n", " ")
+        if not wanted:
+            return schemas.Entities(entities=[], total=0)
+        holds = self._folded.str.contains(wanted, literal=True).arg_true().to_numpy()
+        begins = self._folded.gather(holds).str.starts_with(wanted).to_numpy() if len(holds) else np.empty(0, bool)
+        exact = self._folded.gather(holds).str.starts_with(f"{wanted}\n").to_numpy() if len(holds) else begins
+        order = np.lexsort((-self._degrees[holds], ~begins, ~exact))[:limit]
+        return schemas.Entities(entities=[self.entity(int(holds[place])) for place in order], total=len(holds))
+
+    @cached_property
+    def _degrees(self) -> np.ndarray:
+        return np.diff(self._bounds)
+
+    def entity(self, number: int) -> schemas.Entity:
+        """One entity in words."""
+        names = self.run.entities
+        return schemas.Entity(label=names.labels[number], title=names.shown(number), facts=int(self._degrees[number]))
+
+    def facts(self, name: str, limit: int) -> schemas.Facts:
+        """The facts that an entity stands in. Raises UnknownNameError."""
+        number = self.run.entities.id_of(name)
+        rows = self._order[self._bounds[number] : self._bounds[number + 1]]
+        rows = rows[np.argsort(self.triples[rows, 1], kind="stable")]
+        return schemas.Facts(
+            entity=self.entity(number), facts=[self._fact(row) for row in rows[:limit]], total=len(rows)
+        )
+
+    def _fact(self, row: int) -> schemas.Fact:
+        head, relation, tail = (int(number) for number in self.triples[row])
+        entities, relations = self.run.entities, self.run.relations
+        return schemas.Fact(
+            head=entities.shown(head),
+            relation=relations.shown(relation),
+            tail=entities.shown(tail),
+            head_label=entities.labels[head],
+            relation_label=relations.labels[relation],
+            tail_label=entities.labels[tail],
+        )
+
+    def suggestions(self, name: str) -> schemas.Suggestions:
+        """What may be asked of an entity. Raises UnknownNameError."""
+        number = self.run.entities.id_of(name)
+        rows = self.triples[self._order[self._bounds[number] : self._bounds[number + 1]]]
+        found = []
+        for place, plausible, column in (("head", self._heads, 0), ("tail", self._tails, 2)):
+            counts = np.bincount(rows[rows[:, column] == number, 1], minlength=len(self.run.relations))
+            for relation in np.flatnonzero(plausible[number] | (counts > 0)):
+                found.append(
+                    schemas.Suggestion(
+                        relation=self.run.relations.shown(int(relation)),
+                        relation_label=self.run.relations.labels[int(relation)],
+                        place=place,  # type: ignore[arg-type]
+                        known=int(counts[relation]),
+                    )
+                )
+        found.sort(key=lambda each: (-each.known, each.relation))
+        return schemas.Suggestions(entity=self.entity(number), suggestions=found)
+
+    def _plausible(self, columns: list[int]) -> np.ndarray:
+        turned = np.ascontiguousarray(self.triples[:, columns])
+        return plausible_heads(turned, len(self.run.entities), len(self.run.relations)).numpy()
+
+    @cached_property
+    def relations(self) -> schemas.Relations:
+        """All relations, most facts first."""
+        counts = np.bincount(self.triples[:, 1], minlength=len(self.run.relations))
+        return schemas.Relations(
+            relations=[
+                schemas.Relation(
+                    label=self.run.relations.labels[relation],
+                    title=self.run.relations.shown(int(relation)),
+                    facts=int(counts[relation]),
+                )
+                for relation in np.argsort(-counts, kind="stable")
+            ]
+        )
+
+    # ------------------------------------------------------------------------------------------ predictions
+
+    def question(self, asked: schemas.Asked) -> Question | None:
+        """A question for a head or a tail in ids, None for one of another kind. Raises UnknownNameError."""
+        names = self.run.entities
+        head = None if asked.head is None else names.id_of(asked.head)
+        tail = None if asked.tail is None else names.id_of(asked.tail)
+        if asked.relation is None:
+            return None
+        relation = self.run.relations.id_of(asked.relation)
+        anchor, turned = (head, 0) if head is not None else (tail, len(self.run.relations))
+        return Question(anchor, relation + turned, asked.k, asked.known, asked.typed)  # type: ignore[arg-type]
+
+    def answer(self, many: Sequence[schemas.Asked]) -> list[list[Prediction]]:
+        """Answers in the order of the questions, whose names are known; heads and tails by one product."""
+        questions = [self.question(asked) for asked in many]
+        found: list[list[Prediction]] = [[] for _ in many]
+        plain = [place for place, question in enumerate(questions) if question is not None]
+        answers = self.predictor.answer_many([question for question in questions if question is not None])
+        for place, facts in zip(plain, answers, strict=True):
+            found[place] = facts
+        for place, asked in enumerate(many):
+            if questions[place] is None:
+                found[place] = self.predictor.predict(
+                    asked.head, None, asked.tail, asked.k, include_known=asked.known, typed=asked.typed
+                )
+        return found
+
+    def explain(self, asked: schemas.AskedWhy) -> dict[str, Any]:
+        """An explanation as JSON. Raises UnknownNameError."""
+        with self._explaining:
+            return self.run.explain(asked.head, asked.relation, asked.tail, asked.k).as_dict()
+
+    def missing(self, limit: int) -> schemas.Missing:
+        """The most believed missing facts; the first to ask starts the search, which goes on beside the service."""
+        with self._starting:
+            if self._search is None:
+                self._search = threading.Thread(target=self._search_missing, daemon=True)
+                self._search.start()
+        done, total = self._progress
+        answers = [answer_of(fact) for fact in (self._missing or [])[:limit]]
+        return schemas.Missing(
+            state="working" if self._missing is None else "ready", done=done, total=total, answers=answers
+        )
+
+    def _search_missing(self) -> None:
+        def tick(done: int, total: int) -> None:
+            self._progress = (done, total)
+            if self._closing.is_set():
+                raise _Closed
+
+        with suppress(_Closed):
+            self._missing = self.run.top_missing(MISSING, tick=tick)
+
+    def close(self) -> None:
+        """Ends what goes on beside the service."""
+        self._closing.set()
+        if self._search is not None:
+            self._search.join()
+
+    # ------------------------------------------------------------------------------------------ the run
+
+    def _about(self) -> schemas.About:
+        run, settings = self.run, self.run.settings
+        facts = {
+            "dataset": settings.dataset,
+            "entities": f"{len(run.entities):,}",
+            "relations": f"{len(run.relations):,}",
+            "facts": f"{len(self.triples):,}",
+            "encoder": settings.encoder["name"],
+            "decoder": settings.decoder["name"],
+            "width": str(settings.model.dim),
+        }
+        curve = [(row["epoch"], row["valid"]["mrr"]) for row in run.metrics]
+        return schemas.About(
+            name=run.path.resolve().name,
+            version=run.version,
+            facts=facts,
+            curve=curve,
+            test=self._kept_evaluation(),
+            calibration=asdict(run.reliability("valid")),
+        )
+
+    def _kept_evaluation(self) -> dict[str, Any] | None:
+        """What ``evaluate`` has written, if it has."""
+        path = self.run.path / "evaluation-test.json"
+        if self.run.version != 1 or not path.is_file():
+            return None
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return {key: value for key, value in kept.items() if isinstance(value, int | float)}
+
+
+def answer_of(fact: Prediction) -> schemas.Answer:
+    """A prediction as it goes over the wire."""
+    return schemas.Answer(**fact.as_dict())

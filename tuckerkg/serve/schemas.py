@@ -1,0 +1,180 @@
+"""What may be asked over HTTP and what comes back: names, never ids."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+MOST_ANSWERS = 1_000
+MOST_QUESTIONS = 256
+LONGEST_LABEL = 4_096
+
+
+def _plain(text: str) -> str:
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("a name holds no NUL and no lone surrogate")
+    return text
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LABEL), AfterValidator(_plain)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_ANSWERS)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Asked(_Body):
+    """A question: two of head, relation and tail, or one of head and tail alone."""
+
+    head: Name | None = None
+    relation: Name | None = None
+    tail: Name | None = None
+    k: Count = 10
+    known: Annotated[bool, Field(strict=True)] = False
+    typed: Annotated[bool, Field(strict=True)] = True
+
+    @model_validator(mode="after")
+    def _leaves_something_open(self) -> Asked:
+        if None not in (self.head, self.relation, self.tail) or (self.head is None and self.tail is None):
+            raise ValueError("give head and relation, relation and tail, head and tail, or one of head and tail")
+        return self
+
+
+class AskedBatch(_Body):
+    """Many questions at once."""
+
+    questions: Annotated[list[Asked], Field(min_length=1, max_length=MOST_QUESTIONS)]
+
+
+class AskedWhy(_Body):
+    """A fact to explain."""
+
+    head: Name
+    relation: Name
+    tail: Name
+    k: Annotated[int, Field(strict=True, ge=1, le=20)] = 5
+
+
+class Fact(BaseModel):
+    """A fact in readable names, and in the data's labels."""
+
+    head: str
+    relation: str
+    tail: str
+    head_label: str
+    relation_label: str
+    tail_label: str
+
+
+class Answer(Fact):
+    """A fact that may be missing; ``known`` says that the graph holds it."""
+
+    score: float
+    probability: float
+    known: bool
+
+
+class Answers(BaseModel):
+    """The best first."""
+
+    answers: list[Answer]
+
+
+class AnswersOfBatch(BaseModel):
+    """One list per question, in their order."""
+
+    answers: list[list[Answer]]
+
+
+class Entity(BaseModel):
+    """An entity: its label in the data, its readable name, and how many facts it stands in."""
+
+    label: str
+    title: str
+    facts: int
+
+
+class Entities(BaseModel):
+    """What a search found; ``total`` counts all matches."""
+
+    entities: list[Entity]
+    total: int
+
+
+class Facts(BaseModel):
+    """Facts of one entity; ``total`` counts all of them."""
+
+    entity: Entity
+    facts: list[Fact]
+    total: int
+
+
+class Relation(BaseModel):
+    """A relation and its number of facts."""
+
+    label: str
+    title: str
+    facts: int
+
+
+class Relations(BaseModel):
+    """All relations, most facts first."""
+
+    relations: list[Relation]
+
+
+class Suggestion(BaseModel):
+    """A question that makes sense for an entity: as the head or as the tail of a relation."""
+
+    relation: str
+    relation_label: str
+    place: Literal["head", "tail"]
+    known: int
+
+
+class Suggestions(BaseModel):
+    """Questions for an entity; those with facts already come first."""
+
+    entity: Entity
+    suggestions: list[Suggestion]
+
+
+class Why(BaseModel):
+    """An explanation; see ``tuckerkg explain --json``."""
+
+    explanation: dict[str, Any]
+
+
+class Missing(BaseModel):
+    """The most believed missing facts of the whole graph, or how far the search for them is."""
+
+    state: Literal["working", "ready"]
+    done: int
+    total: int
+    answers: list[Answer]
+
+
+class About(BaseModel):
+    """What is served."""
+
+    name: str
+    version: int
+    facts: dict[str, str]
+    curve: list[tuple[float, float]]
+    test: dict[str, Any] | None
+    calibration: dict[str, Any] | None
+
+
+class State(BaseModel):
+    """Whether the service is up, or ready."""
+
+    status: str
+
+
+class Problem(BaseModel):
+    """What went wrong, and an id by which the log can be searched."""
+
+    error: str
+    id: str

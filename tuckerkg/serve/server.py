@@ -1,0 +1,148 @@
+"""Runs the service: uvicorn with what it lacks, a limit on the time that a request's head may take."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tuckerkg.errors import TuckerkgError, printable
+from tuckerkg.run import load
+from tuckerkg.serve.app import make_app
+from tuckerkg.serve.engine import Engine
+from tuckerkg.serve.guard import LOOPBACK, Limits
+
+DRAIN_SECONDS = 10
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 that closes a connection whose request head does not arrive in time."""
+
+    head_seconds = 10.0
+    _clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The clock runs from the first moment."""
+        super().connection_made(transport)
+        self._start()
+
+    def data_received(self, data: bytes) -> None:
+        """A whole head stops the clock; a part of the next one starts it again, once."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._start()
+        else:
+            self._stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is left to wait for."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _start(self) -> None:
+        if self._clock is None:
+            self._clock = self.loop.call_later(self.head_seconds, self._too_late)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _too_late(self) -> None:
+        self._clock = None
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.close()
+
+
+def check_address(host: str, token: str | None) -> None:
+    """Another address than loopback needs a token."""
+    if not is_loopback(host) and not token:
+        raise TuckerkgError(
+            f"--host {printable(host)} can be reached by others: give a token too, by --token or TUCKERKG_TOKEN, "
+            "which clients send as Authorization: Bearer TOKEN"
+        )
+    if token is not None and len(token) < 16:
+        make = "python -c 'import secrets; print(secrets.token_urlsafe())'"
+        raise TuckerkgError(f"the token has fewer than 16 characters: make one by {make}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(
+    run: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    names: Iterable[str] = (),
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    told: Callable[[str], None] = lambda text: None,
+) -> int:
+    """Serves until a signal ends it; gives 1 where the run could not be loaded.
+
+    ``names`` are further Host names that clients use, for instance that of a proxy.
+    """
+    check_address(host, token)
+    server: uvicorn.Server | None = None
+    failed = False
+
+    def loaded() -> Engine:
+        nonlocal failed
+        try:
+            engine = Engine(load(run, note=told))
+        except Exception as error:
+            failed = True
+            told(str(error))
+            if server is not None:
+                server.should_exit = True
+            raise
+        told(f"ready: http://{host}:{port}/")
+        return engine
+
+    app: Any = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=PatientProtocol,
+        ws="none",
+        loop="asyncio",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=limits.head_bytes,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    if not server.started:
+        told(f"cannot listen on {host}:{port}")
+        return 1
+    return int(failed)
+
+
+def main(arguments: list[str]) -> int:
+    """``python -m tuckerkg.serve.server RUN PORT``: for tests that need a process of their own."""
+    return serve(Path(arguments[0]), port=int(arguments[1]), told=lambda text: print(text, file=sys.stderr, flush=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
