@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test check lint types test-peers test-faults results bench wheel clean
+.PHONY: help demo serve test check lint types test-peers test-faults test-browser results bench wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,8 +28,13 @@ $(VENV)/peers: $(VENV)/dev
 demo: $(VENV)/base  ## train on the embedded graph and name ten missing facts
 	$(BIN)/tuckerkg demo
 
+serve: $(VENV)/base  ## the embedded graph in a browser: trains it first where make demo has not
+	$(PIP) --editable ".[serve]"
+	@test -d runs/demo || $(BIN)/tuckerkg demo
+	$(BIN)/tuckerkg serve runs/demo
+
 test: $(VENV)/dev  ## all tests that need nothing beyond Python packages
-	$(BIN)/python -m pytest -m "not peers and not faults"
+	$(BIN)/python -m pytest -m "not peers and not faults and not browser"
 
 check: lint types test  ## lint, strict typing, tests
 
@@ -51,6 +56,12 @@ test-peers: $(VENV)/peers $(VENV)/w3c  ## hold ranks, layers and readers against
 test-faults: $(VENV)/dev  ## kill, fill disks and fail writes with strace
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq -y strace) >/dev/null
 	$(BIN)/python -m pytest -m faults
+
+test-browser: $(VENV)/dev  ## the page in Chromium, which is installed where it is absent
+	$(PIP) --editable ".[browser]"
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+		|| (apt-get update -qq && apt-get install -qq -y chromium) >/dev/null
+	$(BIN)/python -m pytest -m browser
 
 results: $(VENV)/dev  ## RESULTS.md, its figures and the README's table from results/*.json
 	$(BIN)/tuckerkg results --readme README.md

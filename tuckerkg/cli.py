@@ -81,6 +81,8 @@ def demo(
     print(
         f"\nNext:\n  tuckerkg predict {out} --head France --relation borders\n"
         f"  tuckerkg predict {out} --head Switzerland --tail Italy --known\n"
+        f"  tuckerkg explain {out} France borders Italy\n"
+        f"  tuckerkg serve {out}    (or make serve: look at it in a browser)\n"
         "  tuckerkg train your-triples.tsv --out runs/yours\n  tuckerkg --help"
     )
 

@@ -18,6 +18,7 @@ from tuckerkg.serve.batcher import Batcher
 from tuckerkg.serve.engine import Engine, answer_of
 from tuckerkg.serve.guard import LOOPBACK, UNEXPECTED, Guard, Limits, Refused, logged
 from tuckerkg.serve.metrics import Metrics
+from tuckerkg.serve.page import page_files
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 408, 413, 415, 422, 500, 503)
@@ -102,10 +103,29 @@ def make_app(
         openapi_url="/api/openapi.json",
         responses=PROBLEMS,
     )
+    _add_page(app)
     _add_routes(app, service)
     _add_handlers(app)
     app.state.service = service
     return Guard(app, hosts=hosts, token=token, limits=limits, metrics=metrics)
+
+
+def _add_page(app: FastAPI) -> None:
+    files = page_files()
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        """The page."""
+        content, kind = files["index.html"]
+        return Response(content, media_type=kind)
+
+    @app.get("/static/{name}", include_in_schema=False)
+    async def static(name: str) -> Response:
+        """A file of the page."""
+        if name not in files:
+            raise Refused(404, "there is nothing here")
+        content, kind = files[name]
+        return Response(content, media_type=kind)
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
