@@ -10,17 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from services import running
 from typer.testing import CliRunner
 
+from tuckerkg import api, datasets
 from tuckerkg.cli import app
+from tuckerkg.config import load_settings
 from tuckerkg.encoders import ENCODERS
+from tuckerkg.training import Silent
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "service"], ids=lambda page: page.stem)
 def test_everything_on_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -47,6 +51,29 @@ def test_everything_on_the_page_runs(page, tmp_path, monkeypatch):
         ENCODERS.clear()
         ENCODERS.update(before)
     assert ran > 1
+
+
+def test_every_request_on_the_page_of_the_service_is_answered(tmp_path):
+    blocks = BLOCK.findall((ROOT / "docs" / "service.md").read_text(encoding="utf-8"))
+    settings = load_settings("countries-tgcn-tucker", {"train.epochs": 2.0, "train.threads": 1})
+    folder = tmp_path / "runs" / "countries"
+    api.resume(api.prepare(datasets.load("countries"), settings, folder), Silent())
+    asked = 0
+    with running(folder) as service:
+        for kind, _, text in blocks:
+            text = text.replace("http://127.0.0.1:8000", service.address)
+            if kind == "curl":
+                for line in text.strip().splitlines():
+                    words = [*shlex.split(line), "--fail-with-body"]
+                    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+                    assert shown.returncode == 0, f"{line}\n{shown.stdout}"
+                    assert shown.stdout
+                    asked += 1
+            elif kind == "python":
+                exec(compile(text, "service.md", "exec"), {"__name__": "docs"})
+            else:
+                assert text.strip() == "tuckerkg serve runs/countries"
+    assert asked > 8
 
 
 def test_the_readme_links_every_page():
