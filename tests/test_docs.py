@@ -60,8 +60,8 @@ def test_every_request_on_the_page_of_the_service_is_answered(tmp_path):
     api.resume(api.prepare(datasets.load("countries"), settings, folder), Silent())
     asked = 0
     with running(folder) as service:
-        for kind, _, text in blocks:
-            text = text.replace("http://127.0.0.1:8000", service.address)
+        for kind, _, written in blocks:
+            text = written.replace("http://127.0.0.1:8000", service.address)
             if kind == "curl":
                 for line in text.strip().splitlines():
                     words = [*shlex.split(line), "--fail-with-body"]
