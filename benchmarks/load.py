@@ -1,0 +1,182 @@
+"""The service under load: latency and throughput for 1, 16 and 64 clients, memory over many requests, slow connections.
+
+The service runs as a process of its own; this one makes the load on loopback. Prints a table and writes it as JSON.
+
+    python -m benchmarks.load runs/fb15k-237 --out results/load.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tuckerkg.checkpoint import RunFolder
+
+SECONDS = 10.0  # of each row of the table
+CLIENTS = (1, 16, 64)
+
+
+class Load:
+    """Clients on keep-alive connections, each asking one question after another."""
+
+    def __init__(self, port: int, questions: list[bytes]) -> None:
+        self.port, self.questions = port, questions
+        self.times: list[float] = []
+        self.statuses: dict[int, int] = {}
+
+    async def run(self, clients: int, seconds: float = SECONDS, requests: int | None = None) -> dict[str, float]:
+        self.times, self.statuses = [], {}
+        self.left = requests if requests is not None else 1 << 60
+        start = time.perf_counter()
+        await asyncio.gather(*(self._client(number, start + seconds) for number in range(clients)))
+        took = time.perf_counter() - start
+        times = 1_000 * np.array(self.times)
+        return {
+            "clients": clients,
+            "requests": len(times),
+            "per_second": len(times) / took,
+            "p50_ms": float(np.quantile(times, 0.5)),
+            "p99_ms": float(np.quantile(times, 0.99)),
+            "failed": sum(count for status, count in self.statuses.items() if status != 200),
+        }
+
+    async def _client(self, number: int, end: float) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        place = number * 9_973
+        while time.perf_counter() < end and self.left > 0:
+            self.left -= 1
+            place += 1
+            clock = time.perf_counter()
+            writer.write(self.questions[place % len(self.questions)])
+            status = await _read_answer(reader)
+            self.times.append(time.perf_counter() - clock)
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+        writer.close()
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> int:
+    head = await reader.readuntil(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    length = next(int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:"))
+    await reader.readexactly(length)
+    return int(lines[0].split()[1])
+
+
+def questions_of(run: Path, count: int = 5_000) -> list[bytes]:
+    """Requests for tails and heads of random test facts, as bytes to send."""
+    folder = RunFolder.open(run)
+    entities, relations, test = folder.entities(), folder.relations(), folder.split("test")
+    random = np.random.default_rng(0)
+    made = []
+    for place, row in enumerate(random.integers(0, len(test), count)):
+        head, relation, tail = test[row]
+        asked = {"relation": relations[relation], "k": 10}
+        asked |= {"head": entities[head]} if place % 2 else {"tail": entities[tail]}
+        body = json.dumps(asked).encode()
+        lines = [
+            "POST /api/predict HTTP/1.1",
+            "Host: 127.0.0.1",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
+        made.append("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    return made
+
+
+def memory_mb(process: int) -> float:
+    """What a process holds, in MiB."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def start(run: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """The service on a free port, ready."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "tuckerkg", "serve", str(run), "--port", str(port)])
+    while process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as asking:
+                asking.sendall(b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+                if b" 200 " in asking.recv(100):
+                    return process, port
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise SystemExit("the service ended before it was ready")
+
+
+async def slowly(port: int, count: int, seconds: float) -> None:
+    """Connections that send a byte a second of a request that never ends."""
+
+    async def one() -> None:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                for byte in b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"a" * 1_000:
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                    await asyncio.sleep(1.0)
+                    if time.perf_counter() > end:
+                        break
+                writer.close()
+            except OSError:
+                await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(one() for _ in range(count)))
+
+
+async def measure(run: Path, process: int, port: int, requests: int) -> dict[str, object]:
+    """All rows."""
+    load = Load(port, questions_of(run))
+    await load.run(1, 2.0)
+    rows = [await load.run(clients) for clients in CLIENTS]
+    alone = await load.run(16)
+    slow = asyncio.create_task(slowly(port, 200, 30.0))
+    await asyncio.sleep(2.0)
+    beside = await load.run(16, 25.0)
+    await slow
+    await load.run(16, 600.0, requests=1_000)
+    before = memory_mb(process)
+    await load.run(16, 1_800.0, requests=requests - 1_000)
+    after = memory_mb(process)
+    return {
+        "rows": rows,
+        "slow_connections": {"count": 200, "p99_ms_alone": alone["p99_ms"], "p99_ms_beside": beside["p99_ms"]},
+        "memory": {"requests": requests, "mb_at_1000": before, "mb_at_end": after, "growth": after / before - 1.0},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--requests", type=int, default=50_000, help="for the growth of memory")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    process, port = start(arguments.run)
+    try:
+        found = asyncio.run(measure(arguments.run, process.pid, port, arguments.requests))
+    finally:
+        process.terminate()
+        process.wait(20)
+    found = {"run": arguments.run.resolve().name, **found}
+    for row in found["rows"]:  # type: ignore[attr-defined]
+        print("  ".join(f"{name} {value:,.1f}" for name, value in row.items()))
+    print(json.dumps({name: found[name] for name in ("slow_connections", "memory")}, indent=1))
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
