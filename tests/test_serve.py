@@ -19,6 +19,7 @@ import tuckerkg
 from tuckerkg import api
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.serve.client import Client, ServiceError
+from tuckerkg.serve.schemas import Answers, AnswersOfBatch
 from tuckerkg.serve.server import check_address
 from tuckerkg.training import Silent
 
@@ -67,6 +68,14 @@ def test_predictions_are_those_of_the_run(run, client):
         assert [fact["probability"] for fact in found] == pytest.approx([fact.probability for fact in expected])
     known = client.predict(head="e003", relation="plus2", k=20, known=True, typed=False)
     assert [fact["tail_label"] for fact in known if fact["known"]] == ["e005"]
+
+
+def test_answers_have_the_form_that_the_document_says(client, service):
+    Answers.model_validate({"answers": client.predict(head="e003", relation="plus2", k=5)}, extra="forbid")
+    asked = [{"head": "e003", "relation": "plus2"}]
+    AnswersOfBatch.model_validate({"answers": client.predict_batch(asked)}, extra="forbid")
+    document = json.loads(service.ask("GET", "/api/openapi.json")[1])
+    assert {"/api/predict", "/api/explain", "/api/entities", "/ready"} <= set(document["paths"])
 
 
 def test_a_batch_is_answered_in_order(run, client):

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from tuckerkg.errors import TuckerkgError, UnknownNameError, printable
 from tuckerkg.serve import schemas
 from tuckerkg.serve.batcher import Batcher
-from tuckerkg.serve.engine import Engine, answer_of
+from tuckerkg.serve.engine import Engine
 from tuckerkg.serve.guard import LOOPBACK, UNEXPECTED, Guard, Limits, Refused, logged
 from tuckerkg.serve.metrics import Metrics
 from tuckerkg.serve.page import page_files
@@ -61,7 +61,7 @@ class Service:
         except TimeoutError:
             raise Refused(503, f"no answer within {self.limits.compute_seconds:g} seconds") from None
 
-    async def ask(self, many: list[schemas.Asked]) -> list[list[schemas.Answer]]:
+    async def ask(self, many: list[schemas.Asked]) -> list[list[dict[str, Any]]]:
         """Answers to questions; names are looked up first, so that an unknown one fails alone."""
         engine = self.ready()
         for asked in many:
@@ -71,7 +71,7 @@ class Service:
         found = await self.within_time(self.batcher.ask(many))
         self.metrics.questions.inc(len(many))
         self.metrics.batches.inc(max(0, self.batcher.batches - before))
-        return [[answer_of(fact) for fact in facts] for facts in found]
+        return [[vars(fact) for fact in facts] for facts in found]
 
 
 def make_app(
@@ -170,15 +170,16 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         """Questions that make sense for an entity."""
         return service.ready().suggestions(entity)
 
-    @app.post("/api/predict", tags=["links"])
-    async def predict(asked: schemas.Asked) -> schemas.Answers:
+    # Answers are written as they are: checking them against their own schema would take longer than finding them.
+    @app.post("/api/predict", tags=["links"], response_model=schemas.Answers)
+    async def predict(asked: schemas.Asked) -> Response:
         """Missing links: tails, heads, relations, or all of one entity."""
-        return schemas.Answers(answers=(await service.ask([asked]))[0])
+        return JSONResponse({"answers": (await service.ask([asked]))[0]})
 
-    @app.post("/api/predict/batch", tags=["links"])
-    async def predict_batch(asked: schemas.AskedBatch) -> schemas.AnswersOfBatch:
+    @app.post("/api/predict/batch", tags=["links"], response_model=schemas.AnswersOfBatch)
+    async def predict_batch(asked: schemas.AskedBatch) -> Response:
         """Many questions at once."""
-        return schemas.AnswersOfBatch(answers=await service.ask(asked.questions))
+        return JSONResponse({"answers": await service.ask(asked.questions)})
 
     @app.post("/api/explain", tags=["links"])
     async def explain(asked: schemas.AskedWhy) -> schemas.Why:
