@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -90,8 +91,15 @@ def test_hadolint_finds_nothing_in_the_dockerfile():
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_can_be_installed_for_every_shell(shell):
-    program = [sys.executable, "-m", "tuckerkg", "--show-completion", shell]
-    shown = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert shown.returncode == 0, shown.stderr
-    assert "tuckerkg" in shown.stdout.lower()
+def test_every_shell_can_be_taught_the_verbs(shell):
+    program = Path(sys.executable).with_name("tuckerkg")
+    environment = {**os.environ, "_TUCKERKG_COMPLETE": f"source_{shell}"}
+    shown = subprocess.run([program], env=environment, capture_output=True, text=True, check=True)
+    assert f"_TUCKERKG_COMPLETE=complete_{shell}" in shown.stdout
+
+
+def test_a_verb_is_completed():
+    words = {"_TUCKERKG_COMPLETE": "complete_bash", "COMP_WORDS": "tuckerkg pre", "COMP_CWORD": "1"}
+    program = Path(sys.executable).with_name("tuckerkg")
+    shown = subprocess.run([program], env={**os.environ, **words}, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["predict"]
