@@ -1,5 +1,5 @@
 # The command line and the service in a container; docs/service.md tells how to serve from it:
-# docker build -t tuckerkg . && docker run --rm -v "$PWD:/work" tuckerkg demo
+# docker build -t tuckerkg . && docker run --rm -v "$PWD:/data" tuckerkg demo
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
@@ -17,7 +17,7 @@ ENV PATH="/opt/tuckerkg/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     MPLCONFIGDIR=/tmp/matplotlib
 USER 10001
-WORKDIR /work
+WORKDIR /data
 EXPOSE 8000
 ENTRYPOINT ["tuckerkg"]
 CMD ["--help"]

@@ -38,7 +38,8 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
+    from playwright import sync_api
+
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_api.sync_playwright() as started:
         found = started.chromium.launch(executable_path=chromium, args=FLAGS)

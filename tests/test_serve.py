@@ -65,7 +65,9 @@ def test_predictions_are_those_of_the_run(run, client):
         expected = run.predict(**question)
         found = client.predict(**question)
         assert [fact["tail_label"] for fact in found] == [fact.tail_label for fact in expected]
-        assert [fact["probability"] for fact in found] == pytest.approx([fact.probability for fact in expected])
+        # Fitted in another process, perhaps with another number of threads.
+        chances = [fact.probability for fact in expected]
+        assert [fact["probability"] for fact in found] == pytest.approx(chances, rel=1e-3)
     known = client.predict(head="e003", relation="plus2", k=20, known=True, typed=False)
     assert [fact["tail_label"] for fact in known if fact["known"]] == ["e005"]
 
@@ -112,9 +114,17 @@ def test_the_graph_can_be_looked_at(run, client):
 
 
 def test_an_explanation_is_that_of_the_run(run, client):
-    assert client.explain("e000", "plus1", "e001", k=2) == json.loads(
-        json.dumps(run.explain("e000", "plus1", "e001", 2).as_dict())
-    )
+    found = client.explain("e000", "plus1", "e001", k=2)
+    expected = json.loads(json.dumps(run.explain("e000", "plus1", "e001", 2).as_dict()))
+    assert found.keys() == expected.keys()
+    assert found["paths"] == expected["paths"]
+    assert found["standing"] == pytest.approx(expected["standing"], rel=1e-4)
+    assert found["probability"] == pytest.approx(expected["probability"], rel=1e-3)
+    for ours, theirs in zip(found["edges"], expected["edges"], strict=True):
+        assert [ours[key] for key in ("head", "relation", "tail")] == [
+            theirs[key] for key in ("head", "relation", "tail")
+        ]
+        assert ours["standing"] == pytest.approx(theirs["standing"], rel=1e-4)
 
 
 def test_the_best_missing_facts_come_when_they_are_found(run, client):

@@ -12,12 +12,17 @@ import typer
 
 from tuckerkg import cli_after, cli_study
 from tuckerkg.cli_options import (
+    ColumnsOption,
     DataOption,
+    DelimiterOption,
     DropLeaksOption,
+    HeaderOption,
     InversesOption,
     JsonOption,
+    OnErrorOption,
     PairsOption,
     PlainOption,
+    RejectsOption,
     RunArgument,
     SetOption,
     load_run,
@@ -114,15 +119,11 @@ def train(
         Path | None,
         typer.Option(help="When done, rank the test split and write this result file (or into this folder)."),
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Head, relation, tail columns: names or numbers, e.g. 1,2,3.")
-    ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")
-    ] = None,
-    on_error: Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")] = "stop",
-    rejects: Annotated[Path, typer.Option(help="Where skipped rows go.")] = Path("rejected.tsv"),
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
     allow_leaks: Annotated[bool, typer.Option(help="Accept triples that stand in two splits.")] = False,
     keep_literals: Annotated[bool, typer.Option("--keep-literals", help="RDF: literals are entities too.")] = False,
     integers: Annotated[bool, typer.Option("--integers", help="Parquet: whole numbers are names.")] = False,
@@ -279,11 +280,9 @@ def score(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="Triples of names, TSV or CSV.", show_default=False)],
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
-    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")
-    ] = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
     plain: PlainOption = False,
 ) -> None:
     """Give each triple of a file its score and probability."""

@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli_options import JsonOption, PlainOption, RunArgument, load_run, read_options
+from tuckerkg.cli_options import (
+    ColumnsOption,
+    DelimiterOption,
+    HeaderOption,
+    JsonOption,
+    OnErrorOption,
+    PlainOption,
+    RejectsOption,
+    RunArgument,
+    load_run,
+    read_options,
+)
 
 
 def explain(
@@ -50,13 +61,11 @@ def explain(
 def add(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="New triples: TSV, CSV, Parquet or RDF.", show_default=False)],
-    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")
-    ] = None,
-    on_error: Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")] = "stop",
-    rejects: Annotated[Path, typer.Option(help="Where skipped rows go.")] = Path("rejected.tsv"),
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
     as_json: JsonOption = False,
 ) -> None:
     """Add new facts, and entities linked to known ones, without training again: the run gets a new version.
@@ -136,9 +145,9 @@ def serve(
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
 ) -> None:
-    """Serve a run over HTTP: search, facts, predictions, explanations as JSON. Ctrl-C ends it.
+    """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
 
-    Example: `tuckerkg serve runs/demo`, then `curl http://127.0.0.1:8000/api/entities?q=fra`.
+    Example: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/.
     """
     from tuckerkg.errors import TuckerkgError
 

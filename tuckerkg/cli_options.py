@@ -32,6 +32,11 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
 ]
 
+ColumnsOption = Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers, e.g. 1,2,3.")]
+DelimiterOption = Annotated[str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.")]
+HeaderOption = Annotated[bool | None, typer.Option("--header/--no-header", help="The first row names the columns.")]
+OnErrorOption = Annotated[str, typer.Option(help="stop, or skip bad rows into a rejects file.")]
+RejectsOption = Annotated[Path, typer.Option(help="Where skipped rows go.")]
 DropLeaksOption = Annotated[
     bool, typer.Option("--drop-leaks", help="Leave out held-out triples that training gives away.")
 ]

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tuckerkg.cli_options import (
+    ColumnsOption,
     DataOption,
     DropLeaksOption,
     InversesOption,
@@ -54,7 +55,7 @@ def inspect(
         str | None, typer.Option("-s", "--settings", help="Say how long training with these settings takes here.")
     ] = None,
     relations: Annotated[int, typer.Option(help="How many relations to show, those with most triples.", min=0)] = 20,
-    columns: Annotated[str | None, typer.Option(help="Head, relation, tail columns: names or numbers.")] = None,
+    columns: ColumnsOption = None,
     changes: SetOption = None,
     data: DataOption = None,
     drop_leaks: DropLeaksOption = False,

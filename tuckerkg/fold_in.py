@@ -34,14 +34,15 @@ def start_rows(entities: Tensor, triples: np.ndarray, num_trained: int, num_rela
     """
     edges = torch.from_numpy(add_inverses(triples, num_relations))
     heads, places = edges[:, 0], edges[:, 1]  # an entity stands in place r as head, in place r + R as tail
-    pairs = torch.unique(places * (int(heads.max()) + 1) + heads)
-    place_of, entity_of = pairs // (int(heads.max()) + 1), pairs % (int(heads.max()) + 1)
+    size = int(heads.max()) + 1
+    pairs = torch.unique(places * size + heads)
+    place_of, entity_of = pairs // size, pairs % size
     trained = entity_of < num_trained
     sums = entities.new_zeros(2 * num_relations, entities.shape[1])
     sums.index_add_(0, place_of[trained], entities[entity_of[trained]])
     counts = torch.bincount(place_of[trained], minlength=2 * num_relations).to(entities)
     means = sums / counts.clamp(min=1)[:, None]
-    count = int(heads.max()) + 1 - num_trained
+    count = size - num_trained
     total, weight = entities.new_zeros(count, entities.shape[1]), entities.new_zeros(count)
     mine = ~trained & (counts[place_of] > 0)
     total.index_add_(0, entity_of[mine] - num_trained, means[place_of[mine]])

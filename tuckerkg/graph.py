@@ -65,11 +65,7 @@ class MessageGraph:
         row_of_edge = groups.position[row_of_edge]  # [E] in padded order
         num_rows = groups.source.numel()
         if order == "source":
-            row_entity = rows % max(num_entities, 1)
-            gather = SparseMatrix(
-                SparseRows(row_entity[groups.source], None, None),
-                SparseRows.of(row_entity, groups.position, None, num_entities),
-            )
+            gather = _from_sources(rows % max(num_entities, 1), groups, num_entities)
             scatter = _matrix(targets, row_of_edge, weights, (num_entities, num_rows))
             multiplicity = torch.zeros(num_rows, dtype=dtype, device=edges.device)
             multiplicity[groups.position] = counts.to(dtype)
@@ -119,11 +115,7 @@ class TracedGraph:
         rows, row_of_edge = torch.unique(relation_ids * num_entities + sources, return_inverse=True)
         self.num_entities, self.targets = num_entities, targets
         self.groups = RowGroups.of(rows // max(num_entities, 1))
-        row_entity = rows % max(num_entities, 1)
-        self.gather = SparseMatrix(
-            SparseRows(row_entity[self.groups.source], None, None),
-            SparseRows.of(row_entity, self.groups.position, None, num_entities),
-        )
+        self.gather = _from_sources(rows % max(num_entities, 1), self.groups, num_entities)
         self.order = torch.argsort(targets, stable=True)
         sums = SparseRows.of(targets, self.groups.position[row_of_edge], None, num_entities)
         self.columns, self.offsets = sums.columns, sums.offsets
@@ -193,6 +185,14 @@ def _mixed(
         edges[kept, 2], row_of_edge[kept], torch.where(at_target, ones, weights)[kept], (num_entities, num_rows)
     )
     return gather, scatter
+
+
+def _from_sources(row_entity: Tensor, groups: RowGroups, num_entities: int) -> SparseMatrix:
+    """Fills every padded row from the entity it stands for, ``[P', N]``."""
+    return SparseMatrix(
+        SparseRows(row_entity[groups.source], None, None),
+        SparseRows.of(row_entity, groups.position, None, num_entities),
+    )
 
 
 def _first_of_each(values: Tensor, count: int) -> Tensor:

@@ -34,16 +34,11 @@ class Service:
         self.load, self.metrics, self.limits = load, metrics, limits
         self.engine: Engine | None = None
         self.batcher: Batcher | None = None
-        self.failure: BaseException | None = None
 
     async def start(self) -> None:
         """Loads the run in a thread; until then the service is up but not ready."""
-        try:
-            engine = await asyncio.to_thread(self.load)
-        except Exception as error:  # the server says why and ends
-            self.failure = error
-            raise
-        self.batcher = Batcher(engine)
+        engine = await asyncio.to_thread(self.load)
+        self.batcher = Batcher(engine, self.metrics)
         await self.batcher.start()
         self.engine = engine
 
@@ -67,10 +62,7 @@ class Service:
         for asked in many:
             engine.question(asked)
         assert self.batcher is not None
-        before = self.batcher.batches
         found = await self.within_time(self.batcher.ask(many))
-        self.metrics.questions.inc(len(many))
-        self.metrics.batches.inc(max(0, self.batcher.batches - before))
         return [[vars(fact) for fact in facts] for facts in found]
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tuckerkg.predict import Prediction
 from tuckerkg.serve.engine import Engine
+from tuckerkg.serve.metrics import Metrics
 from tuckerkg.serve.schemas import Asked
 
 MOST = 256  # questions of one product
@@ -16,9 +17,8 @@ MOST = 256  # questions of one product
 class Batcher:
     """Hands questions to the engine, in one thread; nobody waits for a batch to fill up."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.batches = 0
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self.engine, self.metrics = engine, metrics
         self._waiting: asyncio.Queue[tuple[Asked, asyncio.Future[list[Prediction]]]] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
         self._task: asyncio.Task[None] | None = None
@@ -56,7 +56,8 @@ class Batcher:
             batch = [(asked, future) for asked, future in batch if not future.done()]
             if not batch:
                 continue
-            self.batches += 1
+            self.metrics.batches.inc()
+            self.metrics.questions.inc(len(batch))
             try:
                 found = await loop.run_in_executor(self._thread, self.engine.answer, [asked for asked, _ in batch])
             except Exception as error:

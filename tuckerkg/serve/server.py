@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -137,12 +136,3 @@ def serve(
         told(f"cannot listen on {host}:{port}")
         return 1
     return int(failed)
-
-
-def main(arguments: list[str]) -> int:
-    """``python -m tuckerkg.serve.server RUN PORT``: for tests that need a process of their own."""
-    return serve(Path(arguments[0]), port=int(arguments[1]), told=lambda text: print(text, file=sys.stderr, flush=True))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
