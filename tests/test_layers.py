@@ -13,7 +13,7 @@ LAYERS = [
     ["errors"],
     ["textfile", "download", "archives", "options", "manifest"],
     ["rows", "read_options", "read_report", "known_datasets", "metrics_log", "place", "names", "weights", "versions"],
-    ["layout", "parquet", "rdf", "plots"],
+    ["layout", "parquet", "rdf", "plots", "splitting"],
     ["reading"],
     ["triples"],
     ["datasets", "memory"],

@@ -16,7 +16,8 @@ from tuckerkg import reading
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.read_report import FileReport, is_among, keyed_triples, near_inverses, triple_keys
-from tuckerkg.triples import Dataset, Vocabulary, add_inverses, read_dataset, split_triples
+from tuckerkg.splitting import split_triples
+from tuckerkg.triples import Dataset, Vocabulary, add_inverses, read_dataset
 
 Named = tuple[str, str, str]
 

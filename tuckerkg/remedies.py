@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tuckerkg.examine import given_away, same_relations
-from tuckerkg.triples import Dataset, Vocabulary, recounted, split_triples
+from tuckerkg.splitting import split_triples
+from tuckerkg.triples import Dataset, Vocabulary, recounted
 
 SPLITS = ("train", "valid", "test")
 
