@@ -21,7 +21,7 @@ from tuckerkg.serve.metrics import Metrics
 from tuckerkg.serve.page import page_files
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 408, 413, 415, 422, 500, 503)
+    status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 500, 503)
 }
 Text = Annotated[schemas.Name, Query()]
 Limit = Annotated[int, Query(ge=1, le=schemas.MOST_ANSWERS)]

@@ -219,7 +219,7 @@ class Engine:
             "decoder": settings.decoder["name"],
             "width": str(settings.model.dim),
         }
-        curve = [(row["epoch"], row["valid"]["mrr"]) for row in run.metrics]
+        curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
         return schemas.About(
             name=run.path.resolve().name,
             version=run.version,

@@ -162,7 +162,7 @@ class About(BaseModel):
     name: str
     version: int
     facts: dict[str, str]
-    curve: list[tuple[float, float]]
+    curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]]  # epoch, validation MRR
     test: dict[str, Any] | None
     calibration: dict[str, Any] | None
 
