@@ -32,6 +32,13 @@ def test_find_gives_the_distinct_tails_of_any_query(rows):
         assert found == sorted(known[query // 4, query % 4])
 
 
+@given(triples, triples)
+def test_hold_tells_for_every_fact_whether_it_is_among_them(rows, asked):
+    answers = Answers.of(torch.tensor(rows, dtype=torch.long).view(-1, 3), 4)
+    facts = torch.tensor(rows + asked, dtype=torch.long).view(-1, 3)
+    assert answers.hold(*facts.unbind(1)).tolist() == [fact in rows for fact in rows + asked]
+
+
 @given(triples)
 def test_select_follows_the_order_of_the_queries(rows):
     answers = Answers.of(torch.tensor(rows, dtype=torch.long).view(-1, 3), 4)

@@ -8,7 +8,7 @@ import torch
 from graphs import toy_dataset
 from typer.testing import CliRunner
 
-from tuckerkg import api
+from tuckerkg import api, plausible
 from tuckerkg.cli import app
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.names import Names
@@ -182,6 +182,17 @@ def test_plausible_heads_come_from_shared_slots():
     questions = {tuple(q) for q in open_questions(triples, 10, 3).tolist()}
     assert (3, 0) in questions
     assert (0, 0) not in questions  # nobody is born twice
+
+
+@pytest.mark.parametrize("most_marks", [plausible.MOST_MARKS, 0])
+def test_only_seen_places_are_left_whether_marks_are_kept_or_not(monkeypatch, most_marks):
+    monkeypatch.setattr(plausible, "MOST_MARKS", most_marks)
+    triples = np.array([[0, 0, 3], [1, 0, 4], [2, 1, 2], [4, 1, 0]])  # relation 1 is reflexive
+    asked = torch.tensor([[0, 0], [4, 0], [2, 1], [0, 1], [3, 2]])  # 2: heads of relation 0
+    scores = torch.zeros(5, 5)
+    plausible.SeenPlaces(triples, 5, 2).leave_only(scores, asked[:, 0], asked[:, 1])
+    left = [row.isfinite().nonzero()[:, 0].tolist() for row in scores]
+    assert left == [[3, 4], [3], [0, 2], [0, 2], [0, 1]]
 
 
 def test_names_resolve_labels_titles_and_case():

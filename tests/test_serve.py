@@ -211,6 +211,7 @@ def test_b67_a_batch_over_its_limit_is_refused(service):
 
 def test_b68_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
     assert post(service, "/api/predict", b"x" * ((1 << 20) + 1))[0] == 413
+    assert post(service, "/api/predict", b"x" * (4 << 20))[0] == 413
     head = POSTED + b"Transfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     assert b" 413 " in service.raw(head + chunk * 17, seconds=5).split(b"\r\n")[0]

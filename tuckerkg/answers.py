@@ -58,6 +58,14 @@ class Answers:
         counts = (self.offsets[queries + 1] - self.offsets[queries]) * (self.keys[queries] == wanted)
         return _spans(self.tails, self.offsets[queries], counts)
 
+    def hold(self, heads: Tensor, relation_ids: Tensor, tails: Tensor) -> Tensor:
+        """Which of the facts (head, relation, tail) are among them, ``[B]``."""
+        offsets, known = self.find(heads, relation_ids)
+        rows = rows_of(offsets)
+        found = torch.zeros(len(heads), dtype=torch.bool, device=heads.device)
+        found[rows[known == tails[rows]]] = True
+        return found
+
     def to(self, device: torch.device | str) -> Answers:
         """The same answers on ``device``."""
         return Answers(self.num_relations, self.keys.to(device), self.offsets.to(device), self.tails.to(device))

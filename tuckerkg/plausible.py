@@ -14,6 +14,7 @@ from torch import Tensor
 from tuckerkg.triples import add_inverses
 
 MOST_CELLS = 1 << 28  # entities x slots; beyond that only heads that were seen are asked
+MOST_MARKS = 1 << 26  # relations x entities that are kept as marks, a byte each
 
 
 class SeenPlaces:
@@ -27,19 +28,30 @@ class SeenPlaces:
         loops = torch.from_numpy(np.unique(both[both[:, 0] == both[:, 2], 1]))
         self.reflexive = torch.zeros(2 * num_relations, dtype=torch.bool)
         self.reflexive[loops] = True
+        self.unseen: Tensor | None = None
+        if 2 * num_relations * num_entities <= MOST_MARKS:
+            self.unseen = torch.ones(2 * num_relations * num_entities, dtype=torch.bool)
+            self.unseen[torch.from_numpy(keys)] = False
+            self.unseen = self.unseen.view(2 * num_relations, num_entities)
 
     def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor) -> None:
         """Sets ``scores [b, N]`` of tails that were never seen to minus infinity, in place.
 
         A head is no tail of its own question where no entity has the relation to itself.
         """
+        if self.unseen is not None:
+            scores.masked_fill_(self.unseen[relation_ids], -torch.inf)
+        else:
+            self._leave_only_by_relation(scores, relation_ids)
+        strict = (~self.reflexive[relation_ids]).nonzero()[:, 0]
+        scores[strict, heads[strict]] = -torch.inf
+
+    def _leave_only_by_relation(self, scores: Tensor, relation_ids: Tensor) -> None:
         for relation in torch.unique(relation_ids).tolist():
             rows = (relation_ids == relation).nonzero()[:, 0]
             unseen = torch.ones(scores.shape[1], dtype=torch.bool)
             unseen[self.entity_ids[self.offsets[relation] : self.offsets[relation + 1]]] = False
             scores[rows[:, None], unseen.nonzero()[:, 0]] = -torch.inf
-        strict = (~self.reflexive[relation_ids]).nonzero()[:, 0]
-        scores[strict, heads[strict]] = -torch.inf
 
 
 def open_questions(triples: np.ndarray, num_entities: int, num_relations: int) -> np.ndarray:

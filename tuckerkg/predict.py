@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.answers import Answers, rows_of
+from tuckerkg.answers import rows_of
 from tuckerkg.calibrate import Asked, Calibration
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluate import CHUNK_SCORES, known_answers
@@ -133,18 +134,14 @@ class Predictor:
             chunk, asking = queries[first : first + step], questions[first : first + step]
             scores, asked = self._asked_scores(chunk[:, 0], chunk[:, 1], include_known=True)
             self._leave_out(scores, chunk, asking)
-            logits = self.calibration.logits(scores, asked)
-            values, places = top_of_rows(logits, min(max(each.k for each in asking), scores.shape[1]))
-            rows = zip(chunk.tolist(), values.tolist(), places.tolist(), scores.gather(1, places).tolist(), strict=True)
-            for each, ((anchor, relation), row_logits, row_places, row_scores) in zip(asking, rows, strict=True):
-                answers = zip(row_places[: each.k], row_scores, row_logits, strict=False)
-                found.append(
-                    [
-                        self._prediction(*self._forward(anchor, relation, place), score, logit)
-                        for place, score, logit in answers
-                        if score > -np.inf
-                    ]
-                )
+            best, places = top_of_rows(scores, min(max(each.k for each in asking), scores.shape[1]))
+            wanted = best > -torch.inf
+            for row, each in enumerate(asking):
+                wanted[row, each.k :] = False
+            rows = wanted.nonzero()[:, 0]
+            facts = torch.cat([chunk[rows], places[wanted][:, None]], 1)
+            answers = iter(self._predictions(facts, best[wanted], self.calibration.logits(best, asked)[wanted]))
+            found += [list(islice(answers, count)) for count in wanted.sum(1).tolist()]
         return found
 
     def _leave_out(self, scores: Tensor, chunk: Tensor, questions: Sequence[Question]) -> None:
@@ -154,7 +151,9 @@ class Predictor:
             offsets, answers = self.known.find(chunk[unknown, 0], chunk[unknown, 1])
             scores[unknown[rows_of(offsets)], answers] = -torch.inf
         typed = torch.tensor([place for place, each in enumerate(questions) if each.typed])
-        if len(typed):
+        if len(typed) == len(questions):
+            self._places.leave_only(scores, chunk[:, 0], chunk[:, 1])
+        elif len(typed):
             part = scores[typed]
             self._places.leave_only(part, chunk[typed, 0], chunk[typed, 1])
             scores[typed] = part
@@ -205,8 +204,8 @@ class Predictor:
 
     def holds(self, fact: Prediction) -> bool:
         """Whether ``fact`` is among the known triples."""
-        head, relation, tail = self._ids(fact.head_label, fact.relation_label, fact.tail_label)
-        return _holds(self.known, head, relation, tail)  # type: ignore[arg-type]
+        ids = self._ids(fact.head_label, fact.relation_label, fact.tail_label)
+        return bool(self.known.hold(*torch.tensor([ids]).unbind(1)))
 
     def score(self, heads: Sequence[str], relations: Sequence[str], tails: Sequence[str]) -> list[Prediction]:
         """Score and probability of whole triples, in the given order."""
@@ -218,12 +217,14 @@ class Predictor:
         ).view(-1, 3)
         found: list[Prediction] = []
         for chunk in ids.split(_queries_at_once(len(self.entities))):
-            scores, asked = self._asked_scores(chunk[:, 0], chunk[:, 1], include_known=True)
-            scores = scores.gather(1, chunk[:, 2:])
-            logits = self.calibration.logits(scores, asked)
-            weighed = zip(chunk.tolist(), scores[:, 0].tolist(), logits[:, 0].tolist(), strict=True)
-            found += [self._prediction(h, r, t, score, logit) for (h, r, t), score, logit in weighed]
+            found += self._weighed(chunk)
         return found
+
+    def _weighed(self, facts: Tensor) -> list[Prediction]:
+        """Facts ``[b, 3]`` in ids with their scores, in their order."""
+        scores, asked = self._asked_scores(facts[:, 0], facts[:, 1], include_known=True)
+        scores = scores.gather(1, facts[:, 2:])
+        return self._predictions(facts, scores[:, 0], self.calibration.logits(scores, asked)[:, 0])
 
     def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
         return (
@@ -236,12 +237,8 @@ class Predictor:
         """By probability where it is fitted: scores of different relations have no common measure."""
         found: list[Prediction] = []
         for relation_ids in torch.arange(self.num_relations).split(_queries_at_once(len(self.entities))):
-            heads = torch.full_like(relation_ids, head)
-            scores, asked = self._asked_scores(heads, relation_ids, include_known=True)
-            scores = scores[:, tail : tail + 1]
-            logits = self.calibration.logits(scores, asked)
-            weighed = zip(relation_ids.tolist(), scores[:, 0].tolist(), logits[:, 0].tolist(), strict=True)
-            found += [self._prediction(head, r, tail, score, logit) for r, score, logit in weighed]
+            heads, tails = torch.full_like(relation_ids, head), torch.full_like(relation_ids, tail)
+            found += self._weighed(torch.stack([heads, relation_ids, tails], 1))
         found.sort(key=lambda fact: -fact.probability)
         return [fact for fact in found if include_known or not fact.known][:k]
 
@@ -274,10 +271,8 @@ class Predictor:
             best_facts = torch.cat([best_facts, torch.cat([chunk[rows], places[:, None]], 1)])[order]
             if tick is not None:
                 tick(first + len(chunk), len(queries))
-        found = zip(best_facts.tolist(), best_scores.tolist(), best_logits.tolist(), strict=True)
-        return [
-            self._prediction(*self._forward(*fact), score, logit) for fact, score, logit in found if score > -np.inf
-        ]
+        wanted = best_scores > -torch.inf
+        return self._predictions(best_facts[wanted], best_scores[wanted], best_logits[wanted])
 
     @cached_property
     def _places(self) -> SeenPlaces:
@@ -287,24 +282,31 @@ class Predictor:
         heads, relation_ids = np.meshgrid(np.arange(len(self.entities)), np.arange(self.num_relations), indexing="ij")
         return np.stack([heads.ravel(), relation_ids.ravel()], 1)
 
-    def _forward(self, head: int, relation: int, tail: int) -> tuple[int, int, int]:
-        """An inverse relation's fact turned around."""
-        if relation >= self.num_relations:
-            return tail, relation - self.num_relations, head
-        return head, relation, tail
-
-    def _prediction(self, head: int, relation: int, tail: int, score: float, logit: float) -> Prediction:
-        return Prediction(
-            head=self.entities.shown(head),
-            relation=self.relations.shown(relation),
-            tail=self.entities.shown(tail),
-            score=score,
-            probability=float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64))),
-            known=_holds(self.known, head, relation, tail),
-            head_label=self.entities.labels[head],
-            relation_label=self.relations.labels[relation],
-            tail_label=self.entities.labels[tail],
-        )
+    def _predictions(self, facts: Tensor, scores: Tensor, logits: Tensor) -> list[Prediction]:
+        """Facts ``[n, 3]`` in ids in words; those of inverse relations are turned around."""
+        heads, relation_ids, tails = facts.unbind(1)
+        turned = relation_ids >= self.num_relations
+        heads, tails = torch.where(turned, tails, heads), torch.where(turned, heads, tails)
+        relation_ids = relation_ids % self.num_relations
+        columns = (heads, relation_ids, tails, scores, torch.sigmoid(logits.double()))
+        known = self.known.hold(heads, relation_ids, tails)
+        entities, relations = self.entities, self.relations
+        return [
+            Prediction(
+                head=entities.shown(head),
+                relation=relations.shown(relation),
+                tail=entities.shown(tail),
+                score=score,
+                probability=probability,
+                known=is_known,
+                head_label=entities.labels[head],
+                relation_label=relations.labels[relation],
+                tail_label=entities.labels[tail],
+            )
+            for head, relation, tail, score, probability, is_known in zip(
+                *(column.tolist() for column in (*columns, known)), strict=True
+            )
+        ]
 
 
 def few_of_each_relation(facts: Sequence[Prediction], count: int) -> list[Prediction]:
@@ -337,8 +339,3 @@ def _candidates(scores: Tensor, count: int, best: Tensor) -> tuple[Tensor, Tenso
     order = torch.argsort(rows * scores.shape[1] + places)
     rows, places = rows[order], places[order]
     return scores[rows, places], rows, places
-
-
-def _holds(known: Answers, head: int, relation: int, tail: int) -> bool:
-    _, tails = known.find(torch.tensor([head]), torch.tensor([relation]))
-    return bool((tails == tail).any())

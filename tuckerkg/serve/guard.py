@@ -12,8 +12,9 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from tuckerkg.errors import printable
 from tuckerkg.serve.metrics import Metrics
@@ -35,6 +36,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
+THROWN_BODIES = 8  # of the largest size, and
+THROWN_SECONDS = 1.0  # that a body which is too large is read for, unkept
 UNEXPECTED = "something went wrong here; the log has it under this id"
 
 _log = logging.getLogger("tuckerkg.serve")
@@ -145,7 +148,7 @@ class Guard:
             raise Refused(400, "Content-Length and Transfer-Encoding exclude each other")
         length = headers.get("content-length", ["0"])[0]
         if length.isdigit() and int(length) > self.limits.body_bytes:
-            raise Refused(413, f"the body may have {self.limits.body_bytes:,} bytes")
+            await self._too_large(receive)
         try:
             async with asyncio.timeout(self.limits.receive_seconds):
                 body = await self._received(receive)
@@ -163,9 +166,21 @@ class Guard:
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self.limits.body_bytes:
-                raise Refused(413, f"the body may have {self.limits.body_bytes:,} bytes")
+                await self._too_large(receive)
             if not message.get("more_body", False):
                 return b"".join(parts)
+
+    async def _too_large(self, receive: Receive) -> NoReturn:
+        """Refuses a body after throwing some of it away: who still sends when the connection ends reads no answer."""
+        thrown = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(THROWN_SECONDS):
+                while thrown < THROWN_BODIES * self.limits.body_bytes:
+                    message = await receive()
+                    thrown += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        break
+        raise Refused(413, f"the body may have {self.limits.body_bytes:,} bytes")
 
 
 class _Answer:
