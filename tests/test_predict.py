@@ -244,3 +244,23 @@ def test_many_questions_at_once_get_the_answers_of_each(run):
         assert scores[row].tolist() == pytest.approx([a.score for a in answers], abs=1e-5)
     with_known = run.predictor.best_tails(heads, relation_ids, k=20, include_known=True)[1]
     assert torch.equal(with_known.sort(1).values, torch.arange(20).expand(3, 20))
+
+
+def test_paths_of_freebase_are_shown_in_a_few_words():
+    labels = [
+        "/people/person/place_of_birth",
+        "/award/winner/awards_won./award/honor/award",
+        "/film/film/country",
+        "/tv/program/country",
+        "/film/actor/film./film/performance/film",
+        "born in",
+        "/m/01",
+    ]
+    titles = {labels[0]: "people person place of birth", labels[4]: "acted in"}
+    names = Names("relation", labels, titles)
+    assert [names.shown(number) for number in range(7)] == [
+        "place of birth", "awards won › award", "film country", "program country", "acted in", "born in", "/m/01",
+    ]  # fmt: skip
+    for name in ("place of birth", "Place of Birth", labels[0], titles[labels[0]]):
+        assert names.id_of(name) == 0
+    assert Names("entity", labels, {}).shown(0) == labels[0]

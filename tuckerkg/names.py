@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -21,9 +23,17 @@ class Names:
         return label in self._labels
 
     def shown(self, number: int) -> str:
-        """The title of id ``number`` if it has one, else its label."""
+        """The title of id ``number`` if it has one, else its label; a path of Freebase's kind in a few words."""
         label = self.labels[number]
-        return self.titles.get(label, label)
+        return self._paths.get(label) or self.titles.get(label, label)
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        """Relations that are paths and have no title but their own words."""
+        if self.kind != "relation":
+            return {}
+        plain = [label for label in self.labels if _words(self.titles.get(label, label)) == _words(label)]
+        return path_titles(plain)
 
     def id_of(self, name: str) -> int:
         """The id behind a label, a title that only one label has, or either in other upper and lower case.
@@ -60,15 +70,15 @@ class Names:
     def _by_title(self) -> dict[str, list[int]]:
         index: dict[str, list[int]] = {}
         for number, label in enumerate(self.labels):
-            if label in self.titles:
-                index.setdefault(self.titles[label], []).append(number)
+            for title in {self.titles.get(label), self._paths.get(label)} - {None}:
+                index.setdefault(title, []).append(number)  # type: ignore[arg-type]
         return index
 
     @cached_property
     def _by_folded(self) -> dict[str, list[int]]:
         index: dict[str, list[int]] = {}
         for number, label in enumerate(self.labels):
-            for name in {label.casefold(), self.titles.get(label, label).casefold()}:
+            for name in {label.casefold(), self.titles.get(label, label).casefold(), self.shown(number).casefold()}:
                 index.setdefault(name, []).append(number)
         return index
 
@@ -81,3 +91,31 @@ class Names:
         close = nearest(name, dict.fromkeys([*self.titles.values(), *self.labels]), count=5)
         hint = " Nearest: " + ", ".join(repr(printable(match)) for match in close) if close else ""
         return f"there is no {self.kind} {printable(name)!r} among {len(self):,}.{hint}"
+
+
+PATH = re.compile(r"(/[^/\s]+){3,}")
+
+
+def path_titles(labels: Sequence[str]) -> dict[str, str]:
+    """``/people/person/place_of_birth`` -> "place of birth" for labels of that form, as Freebase has them.
+
+    Two paths joined by a dot become "awards won › award". Where several labels would read alike, the types that the
+    properties belong to stay in front of the first, then of each property; what is alike even then gets no title.
+    """
+    paths = [label for label in labels if PATH.fullmatch(label)]
+    found: dict[str, str] = {}
+    for depths in ((1, 1), (2, 1), (2, 2)):
+        rest = {label: _path_title(label, depths) for label in paths if label not in found}
+        counts = Counter([*rest.values(), *found.values()])
+        found |= {label: title for label, title in rest.items() if counts[title] == 1}
+    return found
+
+
+def _path_title(label: str, depths: tuple[int, int]) -> str:
+    ends = [part.strip("/").split("/") for part in label.split("./")]
+    said = [_words("/".join(end[-depths[min(place, 1)] :])) for place, end in enumerate(ends)]
+    return " › ".join(words for place, words in enumerate(said) if place == 0 or words != said[place - 1])
+
+
+def _words(text: str) -> str:
+    return re.sub(r"[/_\s]+", " ", text).strip()
