@@ -49,6 +49,23 @@ def test_moduli_have_the_gradients_of_the_formula_in_any_tiles(tile: int, monkey
     assert torch.autograd.gradcheck(ModulusDistance(1.0), (queries, candidates))
 
 
+def test_euclidean_distances_have_the_values_and_gradients_of_the_differences() -> None:
+    queries, candidates = (torch.randn(rows, 6, dtype=torch.double, requires_grad=True) for rows in (4, 9))
+    weights = torch.randn(4, 9, dtype=torch.double)
+    scores = NormDistance(3.0, 2)(queries, candidates)
+    expected = 3.0 - (queries[:, None] - candidates).square().sum(2).sqrt()
+    assert torch.allclose(scores, expected, atol=1e-12)
+    with torch.no_grad():
+        assert torch.allclose(NormDistance(3.0, 2)(queries, candidates), expected, atol=1e-12)
+    found = torch.autograd.grad((scores * weights).sum(), (queries, candidates))
+    for mine, other in zip(found, torch.autograd.grad((expected * weights).sum(), (queries, candidates)), strict=True):
+        assert torch.allclose(mine, other, atol=1e-12)
+    same = queries.detach().clone().requires_grad_()
+    NormDistance(3.0, 2)(same, same.detach()).sum().backward()
+    assert same.grad is not None
+    assert same.grad.isfinite().all()
+
+
 def test_a_candidate_that_is_the_query_itself_has_the_full_margin_and_a_finite_gradient() -> None:
     rows = torch.randn(2, 4, dtype=torch.double, requires_grad=True)
     scores = ModulusDistance(9.0)(rows, rows.detach())

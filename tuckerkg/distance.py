@@ -14,15 +14,40 @@ TILE_NUMBERS = 1 << 18  # differences held at once: 1 MiB of float32, which stay
 
 
 class NormDistance:
-    """``compare(queries [B, d], candidates [M, d]) -> margin - |q - t|_p``."""
+    """``compare(queries [B, d], candidates [M, d]) -> margin - |q - t|_p``.
+
+    For ranks differences are taken one by one: the detour over a product loses digits where points are close. For
+    gradients, with p = 2, the detour is taken: it costs what a dot product costs, a tenth of the differences.
+    """
 
     def __init__(self, margin: float, p: Norm) -> None:
         self.margin, self.p = margin, p
 
     def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """Differences are taken one by one: the detour over a product loses digits where points are close."""
+        """``[B, d], [M, d] -> [B, M]``."""
+        if self.p == 2 and torch.is_grad_enabled() and (queries.requires_grad or candidates.requires_grad):
+            distances: Tensor = _Euclidean.apply(queries, candidates)  # type: ignore[no-untyped-call]
+            return self.margin - distances
         mode = "donot_use_mm_for_euclid_dist"
         return self.margin - torch.cdist(queries, candidates, float(self.p), compute_mode=mode)
+
+
+class _Euclidean(torch.autograd.Function):
+    """``|q - t|`` from ``|q|^2 + |t|^2 - 2 q . t``; its gradient ``(q - t) / |q - t|`` in two products as well."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor) -> Tensor:
+        lengths = queries.square().sum(1)[:, None] + candidates.square().sum(1)
+        distances = lengths.addmm_(queries, candidates.T, alpha=-2.0).clamp_(min=0.0).sqrt_()  # [B, M]
+        ctx.save_for_backward(queries, candidates, distances)
+        return distances
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        queries, candidates, distances = ctx.saved_tensors
+        slopes = torch.where(distances > 0.0, gradients[0] / distances, 0.0)
+        grad_queries = queries * slopes.sum(1)[:, None] - slopes @ candidates
+        return grad_queries, candidates * slopes.sum(0)[:, None] - slopes.T @ queries
 
 
 class ModulusDistance:
