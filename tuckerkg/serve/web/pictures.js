@@ -43,16 +43,17 @@ export function explanation(found) {
     "aria-label": `The edges that carried ${found.edges.length ? "the score" : "nothing"}, as listed below` },
     draw("defs", {}, draw("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" },
       draw("path", { d: "M0 0L8 4L0 8z", fill: "context-stroke" }))));
-  const labels = [];
+  const labels = [], under = new Map();  // a relation is written along its edge, or under the neighbour that it leads to
   const edge = (from, to, label, kind, width = 1) => {
     const a = places.get(from), b = places.get(to);
     if (!a || !b || a === b) return;
     const length = Math.hypot(b.x - a.x, b.y - a.y) || 1, cut = Math.min(46, length / 3);
     const end = { x: b.x - ((b.x - a.x) / length) * cut, y: b.y - ((b.y - a.y) / length) * cut };
     picture.append(draw("line", { class: kind, x1: a.x, y1: a.y, x2: end.x, y2: end.y, "stroke-width": width, "marker-end": "url(#tip)" }));
-    // Nearer to the end that fewer edges share, so that labels of one entity's edges do not lie on each other.
-    const share = kind === "asked" ? 0.5 : isEnd(from) ? 0.6 : isEnd(to) ? 0.4 : 0.5;
-    labels.push(draw("text", { class: "label", x: a.x + share * (b.x - a.x), y: a.y + share * (b.y - a.y) + 4, "text-anchor": "middle" }, shown(label, 36)));
+    const neighbour = isEnd(from) ? to : from;
+    const lines = under.get(neighbour) ?? new Set();
+    if (isEnd(from) !== isEnd(to) && lines.size < 2) under.set(neighbour, lines.add(shown(label, 30)));
+    else labels.push(draw("text", { class: "label", x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 + 4, "text-anchor": "middle" }, shown(label, 36)));
   };
   const isEnd = (name) => name === found.head || name === found.tail;
   edge(found.head, found.tail, found.relation, "asked", 2);
@@ -62,10 +63,11 @@ export function explanation(found) {
   for (const e of found.edges) edge(e.head, e.tail, e.relation, "carried", most > 0 ? 1 + (4 * Math.max(e.loss, 0)) / most : 1);
   picture.append(...labels);
   for (const [name, { x, y }] of places) {
-    const text = shown(name, 24), width = 14 + 7 * text.length;
-    const kind = name === found.head || name === found.tail ? "box end" : "box";
-    picture.append(draw("rect", { class: kind, x: x - width / 2, y: y - 13, width, height: 26, rx: 6 }),
-      draw("text", { x, y: y + 4, "text-anchor": "middle" }, text));
+    const text = shown(name, 24), lines = [...(under.get(name) ?? [])];
+    const width = 14 + Math.max(7 * text.length, ...lines.map((line) => 6.3 * line.length)), height = 26 + 13 * lines.length;
+    picture.append(draw("rect", { class: isEnd(name) ? "box end" : "box", x: x - width / 2, y: y - height / 2, width, height, rx: 6 }),
+      draw("text", { x, y: y - height / 2 + 17, "text-anchor": "middle" }, text),
+      ...lines.map((line, place) => draw("text", { class: "label", x, y: y - height / 2 + 31 + 13 * place, "text-anchor": "middle" }, line)));
   }
   return picture;
 }
@@ -86,7 +88,7 @@ function layout(found) {
     if (places.has(name)) continue;
     const row = counts.get(x) ?? 0;
     counts.set(x, row + 1);
-    places.set(name, { x, y: (Math.floor(row / 2) + 1) * (row % 2 ? 62 : -62) });
+    places.set(name, { x, y: (Math.floor(row / 2) + 1) * (row % 2 ? 70 : -70) });
   }
   return places;
 }
