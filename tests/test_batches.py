@@ -9,6 +9,8 @@ from graphs import random_triples
 
 from tuckerkg.answers import rows_of
 from tuckerkg.batches import RandomSubgraphs, TrainingGraph, WholeGraph, _local_ids
+from tuckerkg.config import build_model, load_settings
+from tuckerkg.losses import NTXent
 
 N, R = 30, 4
 TRIPLES = random_triples(0, N, R, 200)
@@ -125,10 +127,21 @@ def test_sampled_candidates_hold_the_batch_and_a_random_sample_until_told():
     assert batches.batch(batches.steps_per_epoch).entity_ids is None
 
 
-def test_candidates_are_not_sampled_once_there_are_messages():
-    batches = WholeGraph(training_graph(), queries=16, messages_from=0.5, sampled_candidates=5, sampled_until=9.0)
-    assert batches.batch(batches.first_messages - 1).entity_ids is not None
-    assert batches.batch(batches.first_messages).entity_ids is None
+def test_with_messages_all_entities_are_encoded_and_some_are_candidates():
+    options = {"queries": 16, "messages_from": 0.5, "message_share": 0.5}
+    batches = WholeGraph(training_graph(), **options, sampled_candidates=5, sampled_until=9.0)
+    before, after = batches.batch(batches.first_messages - 1), batches.batch(batches.first_messages)
+    assert before.graph is None
+    assert before.kept is None
+    assert after.graph is not None
+    assert after.entity_ids is None
+    whole = WholeGraph(training_graph(), **options).batch(batches.first_messages)
+    assert edges_of(after.graph) == edges_of(whole.graph)
+    ids = after.candidate_ids
+    assert torch.equal(ids[after.heads], whole.heads)
+    assert torch.equal(ids[after.positives], whole.positives)
+    assert torch.equal(after.log_chance, batches.log_chance[ids])
+    assert len(ids) < N
 
 
 @pytest.mark.parametrize(
@@ -177,3 +190,15 @@ def test_the_chance_of_a_sampled_candidate_is_how_often_it_is_drawn():
     chance[:] = batches.log_chance.exp()
     assert torch.equal(batch.log_chance, batches.log_chance[batch.entity_ids])
     assert torch.allclose(chance, drawn / steps, atol=0.06)
+
+
+def test_the_loss_over_kept_candidates_is_that_of_their_scores_after_encoding():
+    changes = {"model.dim": 6, "model.relation_dim": 6, "decoder": "distmult", "encoder.layers": 1}
+    model = build_model(load_settings(None, changes), N, R).eval()
+    options = {"queries": 16, "message_share": 0.5, "sampled_candidates": 5, "sampled_until": 1.0}
+    batch = WholeGraph(training_graph(), **options).batch(0)
+    entities, relations = model.encode(batch.graph)
+    ids = batch.candidate_ids
+    scores = (entities[ids][batch.heads] * relations[batch.relation_ids]) @ entities[ids].T - batch.log_chance
+    terms = torch.log_softmax(scores, 1)[rows_of(batch.offsets), batch.positives]
+    assert model.loss(batch, NTXent()).item() == pytest.approx(-terms.mean().item(), rel=1e-5)

@@ -5,7 +5,7 @@ What step i holds depends on (seed, i) only, so that a resumed run sees the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +24,8 @@ class Batch:
     """Queries with their positives, the candidates they are held against, and the messages that encode them.
 
     All ids are local: candidate m is entity ``entity_ids[m]`` of the dataset, or entity m where ``entity_ids`` is None.
-    Query b's positives are ``positives[offsets[b]:offsets[b + 1]]``. ``log_chance [M]`` is the log of how likely each
+    Those are encoded; where ``kept`` is given, only the encoded entities with these places go on as candidates. Query
+    b's positives are ``positives[offsets[b]:offsets[b + 1]]``. ``log_chance [M]`` is the log of how likely each
     candidate was to be in the batch, where candidates stand for all entities and that matters; else None.
     """
 
@@ -36,6 +37,14 @@ class Batch:
     positives: Tensor
     groups: RowGroups
     log_chance: Tensor | None = None
+    kept: Tensor | None = None
+
+    @property
+    def candidate_ids(self) -> Tensor | None:
+        """Entities of the dataset that are candidates, ``[M]``; None: all."""
+        if self.kept is None or self.entity_ids is None:
+            return self.entity_ids if self.kept is None else self.kept
+        return self.entity_ids[self.kept]
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on ``device``."""
@@ -48,6 +57,7 @@ class Batch:
             self.positives.to(device),
             self.groups.to(device),
             None if self.log_chance is None else self.log_chance.to(device),
+            None if self.kept is None else self.kept.to(device),
         )
 
 
@@ -154,9 +164,9 @@ class WholeGraph:
 
     Messages are the whole training graph, or a random ``message_share`` of it that is drawn anew each step;
     ``remove_own_edges`` keeps the batch's positives out of them, which prepares a new graph each step. Epochs before
-    ``messages_from`` leave the encoder out: embeddings and decoder learn alone first, many times as fast. Meanwhile,
-    epochs before ``sampled_until`` hold a query against the batch's own entities and ``sampled_candidates``
-    random ones only, each weighed by how seldom it is drawn, so that the sum over them stands for all.
+    ``messages_from`` leave the encoder out: embeddings and decoder learn alone first, many times as fast. Epochs before
+    ``sampled_until`` hold a query against the batch's own entities and ``sampled_candidates`` random ones only, each
+    weighed by how seldom it is drawn, so that the sum over them stands for all.
     """
 
     def __init__(
@@ -176,8 +186,7 @@ class WholeGraph:
         self.message_share, self.remove_own_edges = message_share, remove_own_edges
         self.steps_per_epoch = -(-len(self.answers) // self.queries)
         self.first_messages = round(messages_from * self.steps_per_epoch)
-        last_sampled = round(sampled_until * self.steps_per_epoch)
-        self.first_whole = min(last_sampled, self.first_messages) if graph.uses_graph else last_sampled
+        self.first_whole = round(sampled_until * self.steps_per_epoch)
         self.sampled = min(sampled_candidates, graph.num_entities)
         self.log_chance = self._log_chance() if self.first_whole else None
         self._order: tuple[int, Tensor] | None = None
@@ -191,9 +200,7 @@ class WholeGraph:
         chosen = self._order[1][part * self.queries : (part + 1) * self.queries]
         offsets, tails = self.answers.select(chosen)
         heads, relation_ids = self.answers.heads[chosen], self.answers.relation_ids[chosen]
-        if step < self.first_whole:
-            return self._against_some(step, heads, relation_ids, offsets, tails)
-        return Batch(
+        batch = Batch(
             graph=self._messages(step, heads[rows_of(offsets)], relation_ids[rows_of(offsets)], tails),
             entity_ids=None,
             heads=heads,
@@ -202,20 +209,22 @@ class WholeGraph:
             positives=tails,
             groups=RowGroups.of(relation_ids),
         )
+        return self._against_some(step, batch) if step < self.first_whole else batch
 
-    def _against_some(self, step: int, heads: Tensor, relation_ids: Tensor, offsets: Tensor, tails: Tensor) -> Batch:
-        """The same queries, with the batch's entities and a random sample as candidates."""
+    def _against_some(self, step: int, batch: Batch) -> Batch:
+        """The same queries, with the batch's entities and a random sample as candidates.
+
+        Without messages nothing else need be encoded.
+        """
         sample = self.graph.random(3, step).choice(self.graph.num_entities, self.sampled, replace=False)
-        entity_ids = torch.cat([heads, tails, _tensor(sample)]).unique()  # ascending
-        return Batch(
-            graph=None,
-            entity_ids=entity_ids,
-            heads=torch.searchsorted(entity_ids, heads),
-            relation_ids=relation_ids,
-            offsets=offsets,
-            positives=torch.searchsorted(entity_ids, tails),
-            groups=RowGroups.of(relation_ids),
-            log_chance=None if self.log_chance is None else self.log_chance[entity_ids],
+        chosen = torch.cat([batch.heads, batch.positives, _tensor(sample)]).unique()  # ascending
+        return replace(
+            batch,
+            entity_ids=chosen if batch.graph is None else None,
+            kept=None if batch.graph is None else chosen,
+            heads=torch.searchsorted(chosen, batch.heads),
+            positives=torch.searchsorted(chosen, batch.positives),
+            log_chance=None if self.log_chance is None else self.log_chance[chosen],
         )
 
     def _log_chance(self) -> Tensor:
@@ -226,7 +235,7 @@ class WholeGraph:
         return torch.log1p(-missed)
 
     def _messages(self, step: int, heads: Tensor, relation_ids: Tensor, tails: Tensor) -> MessageGraph | None:
-        if step < self.first_messages:
+        if step < self.first_messages or not self.graph.uses_graph:
             return None
         if self.message_share == 1.0 and not self.remove_own_edges:
             if self._whole is None:

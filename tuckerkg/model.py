@@ -155,10 +155,12 @@ class Model(nn.Module):
         that of the encoder's output, as the authors' code does. ``relation_loss`` weighs the question for the relation.
         """
         entities, relations = self.encode(batch.graph, batch.entity_ids)
+        if batch.kept is not None:
+            entities = F.embedding(batch.kept, entities)
         heads = F.embedding(batch.heads, entities)
         queries = self.query(heads, relations, batch.relation_ids, batch.groups)
         less = batch.log_chance if loss.sums_candidates else None
-        compare, asked, candidates = self.comparison(queries, entities, batch.entity_ids, less)
+        compare, asked, candidates = self.comparison(queries, entities, batch.candidate_ids, less)
         compare = DotProduct(precision) if isinstance(compare, DotProduct) else compare
         value = streamed_loss(loss, compare, asked, candidates, batch.offsets, batch.positives)
         if relation_loss:
