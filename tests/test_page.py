@@ -112,6 +112,7 @@ def test_from_a_search_to_an_explanation(opened, countries):
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:text-is('Switzerland')")
     assert page.get_by_text("borders").count() > 2
+    assert page.locator("figure svg a").count() > 5  # its neighbours, each a link
     keep(page, "entity")
     page.get_by_role("link", name="Switzerland borders ?").click()
     page.wait_for_selector("h1:text-is('Switzerland borders ?')")

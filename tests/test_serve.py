@@ -241,6 +241,29 @@ def test_b71_s7_foreign_pages_are_not_answered(service, headers):
     assert b"toy" not in text
 
 
+@pytest.mark.parametrize(("hops", "limit"), [(1, 5), (1, 1_000), (2, 12), (3, 1_000)])
+def test_a_neighbourhood_holds_facts_of_every_relation_in_turn_and_what_they_join(run, client, hops, limit):
+    found = client.neighbourhood("e003", hops=hops, limit=limit)
+    triples = {(fact["head_label"], fact["relation_label"], fact["tail_label"]) for fact in found["facts"]}
+    assert len(triples) == len(found["facts"]) <= limit
+    names = run.entities.labels, run.relations.labels, run.entities.labels
+    rows = [row for split in ("train", "valid", "test") for row in run.split(split).tolist()]
+    every = {tuple(labels[number] for labels, number in zip(names, row, strict=True)) for row in rows}
+    assert triples <= every
+    distances = {each["label"]: each["distance"] for each in found["entities"]}
+    assert set(distances) == {end for head, _, tail in triples for end in (head, tail)} | {"e003"}
+    assert max(distances.values()) <= hops
+    for head, _, tail in triples:
+        assert abs(distances[head] - distances[tail]) <= 1
+    own = {triple for triple in every if "e003" in (triple[0], triple[2])}
+    assert found["total"] >= len(own)
+    if hops == 1:
+        assert triples <= own
+        assert len({relation for _, relation, _ in triples}) == min(limit, len({relation for _, relation, _ in own}))
+    if limit == 1_000:
+        assert own <= triples
+
+
 def test_the_own_page_may_ask(service):
     assert service.ask("GET", "/api/run", Origin=service.address)[0] == 200
 

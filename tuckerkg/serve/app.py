@@ -25,6 +25,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 Text = Annotated[schemas.Name, Query()]
 Limit = Annotated[int, Query(ge=1, le=schemas.MOST_ANSWERS)]
+Hops = Annotated[int, Query(ge=1, le=3)]
 
 
 class Service:
@@ -151,6 +152,11 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def facts(entity: Text, limit: Limit = 100) -> schemas.Facts:
         """The facts that an entity stands in."""
         return service.ready().facts(entity, limit)
+
+    @app.get("/api/neighbourhood", tags=["graph"])
+    async def neighbourhood(entity: Text, hops: Hops = 1, limit: Limit = 50) -> schemas.Neighbourhood:
+        """The graph around an entity: facts of as many kinds as there are, nearer ones first."""
+        return service.ready().neighbourhood(entity, hops, limit)
 
     @app.get("/api/relations", tags=["graph"])
     async def relations() -> schemas.Relations:

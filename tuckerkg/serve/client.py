@@ -53,6 +53,10 @@ class Client:
         """The facts that an entity stands in."""
         return self._get("/api/facts", entity=entity, limit=limit)
 
+    def neighbourhood(self, entity: str, hops: int = 1, limit: int = 50) -> dict[str, Any]:
+        """The graph around an entity."""
+        return self._get("/api/neighbourhood", entity=entity, hops=hops, limit=limit)
+
     def relations(self) -> list[dict[str, Any]]:
         """All relations."""
         found: list[dict[str, Any]] = self._get("/api/relations")["relations"]

@@ -96,6 +96,37 @@ class Engine:
             entity=self.entity(number), facts=[self._fact(row) for row in rows[:limit]], total=len(rows)
         )
 
+    def neighbourhood(self, name: str, hops: int, limit: int) -> schemas.Neighbourhood:
+        """Up to ``limit`` facts within ``hops`` of an entity, every relation in turn, nearer ones first.
+
+        Raises UnknownNameError.
+        """
+        start = self.run.entities.id_of(name)
+        distances, rows = {start: 0}, dict[int, None]()
+        ring = [start]
+        for distance in range(1, hops + 1):
+            share = max(1, (limit - len(rows)) // max(1, len(ring)))
+            for number in ring:
+                for row in self._varied(number)[: min(share, limit - len(rows))]:
+                    rows[row] = None
+                    for end in (int(self.triples[row, 0]), int(self.triples[row, 2])):
+                        distances.setdefault(end, distance)
+            ring = [number for number, found in distances.items() if found == distance]
+        near = [
+            schemas.Neighbour(**self.entity(number).model_dump(), distance=found) for number, found in distances.items()
+        ]
+        return schemas.Neighbourhood(
+            entities=near, facts=[self._fact(row) for row in rows], total=int(self._degrees[start])
+        )
+
+    def _varied(self, number: int) -> list[int]:
+        """The facts of an entity, one of each relation, then a second of each, and so on."""
+        rows = self._order[self._bounds[number] : self._bounds[number + 1]]
+        rows = rows[np.argsort(self.triples[rows, 1], kind="stable")]
+        relation_ids = self.triples[rows, 1]
+        turns = np.arange(len(rows)) - np.searchsorted(relation_ids, relation_ids)
+        return [int(row) for row in rows[np.argsort(turns, kind="stable")]]
+
     def _fact(self, row: int) -> schemas.Fact:
         head, relation, tail = (int(number) for number in self.triples[row])
         entities, relations = self.run.entities, self.run.relations

@@ -111,6 +111,20 @@ class Facts(BaseModel):
     total: int
 
 
+class Neighbour(Entity):
+    """An entity and how many facts lie between it and the one that was asked for."""
+
+    distance: int
+
+
+class Neighbourhood(BaseModel):
+    """A piece of the graph around one entity; ``total`` counts all facts of that entity."""
+
+    entities: list[Neighbour]
+    facts: list[Fact]
+    total: int
+
+
 class Relation(BaseModel):
     """A relation and its number of facts."""
 

@@ -1,6 +1,6 @@
 // The page: a view per address, so that any view can be shared and going back works.
 import { make, percent, shown } from "./dom.js";
-import { curve, explanation, reliability } from "./pictures.js";
+import { around, curve, explanation, reliability } from "./pictures.js";
 import { get, post, Problem, remember } from "./service.js";
 
 const view = document.getElementById("view"), status = document.getElementById("status");
@@ -15,6 +15,7 @@ const askAddress = (label, relation, place, options = {}) =>
   address("ask", label, relation, place, options.known ? "known" : "new", options.typed === false ? "any" : "typed");
 const whyAddress = (fact) => address("why", fact.head_label, fact.relation_label, fact.tail_label);
 
+const FIRST = 12;  // questions about an entity that are seen at once
 const VIEWS = { "": home, entity, ask, why };
 
 async function go() {
@@ -111,8 +112,9 @@ async function followMissing(place, signal) {
 }
 
 async function entity(signal, label) {
-  const [known, open] = await Promise.all([
-    get("/api/facts", { entity: label, limit: 200 }, signal), get("/api/suggestions", { entity: label }, signal)]);
+  const [known, near, open] = await Promise.all([
+    get("/api/facts", { entity: label, limit: 200 }, signal), get("/api/neighbourhood", { entity: label, limit: 12 }, signal),
+    get("/api/suggestions", { entity: label }, signal)]);
   const { title, label: name } = known.entity;
   const facts = known.facts.map((fact) => make("li", {}, link(fact.head, entityAddress(fact.head_label)), ` ${shown(fact.relation)} `,
     link(fact.tail, entityAddress(fact.tail_label)), ". ", link("why?", whyAddress(fact), `Why: ${fact.head} ${fact.relation} ${fact.tail}`)));
@@ -123,8 +125,10 @@ async function entity(signal, label) {
     make("h1", {}, shown(title)),
     title === name ? null : make("p", { class: "soft" }, shown(name)),
     make("h2", {}, "What may be missing?"),
-    chips.length ? make("ul", { class: "chips" }, ...chips) : make("p", {}, "No relation has been seen with an entity like this."),
+    chips.length ? make("ul", { class: "chips" }, ...chips.slice(0, FIRST)) : make("p", {}, "No relation has been seen with an entity like this."),
+    chips.length > FIRST ? make("details", {}, make("summary", {}, `${chips.length - FIRST} more questions`), make("ul", { class: "chips" }, ...chips.slice(FIRST))) : null,
     make("h2", {}, `${known.total.toLocaleString("en")} known facts`),
+    near.facts.length ? make("figure", {}, around(name, near.facts, entityAddress)) : null,
     facts.length ? make("ul", { class: "plain facts" }, ...facts) : make("p", {}, "The graph holds no fact about it."),
     known.total > facts.length ? make("p", { class: "soft" }, `The first ${facts.length} are shown.`) : null,
   ].filter(Boolean);

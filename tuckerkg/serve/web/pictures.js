@@ -63,13 +63,39 @@ export function explanation(found) {
   for (const e of found.edges) edge(e.head, e.tail, e.relation, "carried", most > 0 ? 1 + (4 * Math.max(e.loss, 0)) / most : 1);
   picture.append(...labels);
   for (const [name, { x, y }] of places) {
-    const text = shown(name, 24), lines = [...(under.get(name) ?? [])];
-    const width = 14 + Math.max(7 * text.length, ...lines.map((line) => 6.3 * line.length)), height = 26 + 13 * lines.length;
-    picture.append(draw("rect", { class: isEnd(name) ? "box end" : "box", x: x - width / 2, y: y - height / 2, width, height, rx: 6 }),
-      draw("text", { x, y: y - height / 2 + 17, "text-anchor": "middle" }, text),
-      ...lines.map((line, place) => draw("text", { class: "label", x, y: y - height / 2 + 31 + 13 * place, "text-anchor": "middle" }, line)));
+    picture.append(...box(x, y, name, [...(under.get(name) ?? [])], isEnd(name) ? "box end" : "box"));
   }
   return picture;
+}
+
+// One entity in the middle, those that its facts lead to around it; each is a link to its own view.
+export function around(name, facts, addressOf) {
+  const found = new Map();
+  for (const fact of facts) {
+    const [label, title] = fact.head_label === name ? [fact.tail_label, fact.tail] : [fact.head_label, fact.head];
+    const each = found.get(label) ?? { title, lines: new Set() };
+    if (each.lines.size < 2) each.lines.add(shown(fact.relation, 30));
+    if (label !== name) found.set(label, each);
+  }
+  const centre = facts[0].head_label === name ? facts[0].head : facts[0].tail, rows = Math.ceil(found.size / 2), gap = 62;
+  const height = Math.max(1, rows) * gap + 10, middle = height / 2;
+  const picture = draw("svg", { viewBox: `0 0 900 ${height}`, role: "group", width: 900, "aria-label": `What ${shown(centre, 60)} is linked to, as listed below` });
+  const boxes = [...found].map(([label, each], place) => {
+    const left = place % 2 === 1, x = left ? 150 : 750, y = (Math.floor(place / 2) + 0.5) * gap + 5;
+    picture.append(draw("line", { class: "path", x1: 450, y1: middle, x2: x, y2: y, "stroke-width": 1 }));
+    return draw("a", { href: addressOf(label) }, ...box(x, y, each.title, [...each.lines]));
+  });
+  picture.append(...boxes, ...box(450, middle, centre, [], "box end"));
+  return picture;
+}
+
+function box(x, y, name, lines, kind = "box") {
+  const text = shown(name, 24), height = 26 + 13 * lines.length;
+  const width = 14 + Math.max(7 * text.length, ...lines.map((line) => 6.3 * line.length));
+  const top = y - height / 2;
+  return [draw("rect", { class: kind, x: x - width / 2, y: top, width, height, rx: 6 }),
+    draw("text", { x, y: top + 17, "text-anchor": "middle" }, text),
+    ...lines.map((line, place) => draw("text", { class: "label", x, y: top + 31 + 13 * place, "text-anchor": "middle" }, line))];
 }
 
 function layout(found) {
