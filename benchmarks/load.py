@@ -1,4 +1,5 @@
-"""The service under load: latency and throughput for 1, 16 and 64 clients, memory over many requests, slow connections.
+"""The service under load: latency and throughput for 1, 16 and 64 clients, memory over many requests, slow connections,
+and what becomes of requests when it is told to end.
 
 The service runs as a process of its own; this one makes the load on loopback. Prints a table and writes it as JSON.
 
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -57,18 +59,41 @@ class Load:
             place += 1
             clock = time.perf_counter()
             writer.write(self.questions[place % len(self.questions)])
-            status = await _read_answer(reader)
+            status, _ = await _read_answer(reader)
             self.times.append(time.perf_counter() - clock)
             self.statuses[status] = self.statuses.get(status, 0) + 1
         writer.close()
 
+    async def until_told(self, clients: int, process: int, seconds: float = 3.0) -> dict[str, int]:
+        """Ends the service by SIGTERM after ``seconds``; each client goes on until an answer closes its connection."""
+        counts = {"answered": 0, "lost": 0, "told": 0}
 
-async def _read_answer(reader: asyncio.StreamReader) -> int:
+        async def one(number: int) -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            place, closes = number * 9_973, False
+            try:
+                while not closes:
+                    place += 1
+                    writer.write(self.questions[place % len(self.questions)])
+                    status, closes = await _read_answer(reader)
+                    counts["answered" if status == 200 else "lost"] += 1
+                counts["told"] += 1
+            except (OSError, asyncio.IncompleteReadError):
+                counts["lost"] += 1
+            writer.close()
+
+        asyncio.get_running_loop().call_later(seconds, os.kill, process, signal.SIGTERM)
+        await asyncio.gather(*(one(number) for number in range(clients)))
+        return {"clients": clients, **counts}
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bool]:
+    """Its status, and whether the connection ends with it."""
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     length = next(int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:"))
     await reader.readexactly(length)
-    return int(lines[0].split()[1])
+    return int(lines[0].split()[1]), "connection: close" in [line.lower() for line in lines]
 
 
 def questions_of(run: Path, count: int = 5_000) -> list[bytes]:
@@ -151,10 +176,12 @@ async def measure(run: Path, process: int, port: int, requests: int) -> dict[str
     before = memory_mb(process)
     await load.run(16, 1_800.0, requests=requests - 1_000)
     after = memory_mb(process)
+    ended = await load.until_told(16, process)
     return {
         "rows": rows,
         "slow_connections": {"count": 200, "p99_ms_alone": alone["p99_ms"], "p99_ms_beside": beside["p99_ms"]},
         "memory": {"requests": requests, "mb_at_1000": before, "mb_at_end": after, "growth": after / before - 1.0},
+        "sigterm": ended,
     }
 
 
@@ -173,7 +200,7 @@ def main() -> None:
     found = {"run": arguments.run.resolve().name, **found}
     for row in found["rows"]:  # type: ignore[attr-defined]
         print("  ".join(f"{name} {value:,.1f}" for name, value in row.items()))
-    print(json.dumps({name: found[name] for name in ("slow_connections", "memory")}, indent=1))
+    print(json.dumps({name: found[name] for name in ("slow_connections", "memory", "sigterm")}, indent=1))
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

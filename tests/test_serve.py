@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.client import HTTPConnection
 
 import pytest
 from graphs import toy_dataset
@@ -356,6 +357,39 @@ def test_f24_not_ready_until_loaded_and_every_request_finishes_after_sigterm(run
         assert set(done) == {200}
         # A connection that the listener had taken in but not yet handed over may be reset: it had no request at work.
         assert all(isinstance(error, ConnectionResetError) for error in lost), lost
+
+
+def test_f24_no_request_on_a_kept_connection_is_lost_by_sigterm(run):
+    """Each client stops once it is told to: an answer that closes its connection."""
+    body = json.dumps({"head": "e000", "relation": "plus1"}).encode()
+    with running(run.path) as found:
+        lost, done, told = [], [], []
+
+        def hammer():
+            connection = HTTPConnection("127.0.0.1", found.port, timeout=30)
+            try:
+                while True:
+                    connection.request("POST", "/api/predict", body, {"Content-Type": "application/json"})
+                    answer = connection.getresponse()
+                    answer.read()
+                    done.append(answer.status)
+                    if answer.getheader("connection") == "close":
+                        told.append(True)
+                        return
+            except Exception as error:
+                lost.append(error)
+
+        threads = [threading.Thread(target=hammer) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        found.process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        assert found.process.wait(15) in (0, -signal.SIGTERM, 143)
+        assert lost == []
+        assert len(told) == 8
+        assert set(done) == {200}
 
 
 def test_a_run_that_cannot_be_loaded_ends_the_service_with_the_reason(tmp_path):

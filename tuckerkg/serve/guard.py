@@ -84,13 +84,14 @@ class Guard:
         self.app, self.hosts, self.token, self.limits = app, frozenset(hosts), token, limits
         self.metrics = metrics or Metrics()
         self.in_flight = 0
+        self.draining = False  # the service ends: who is answered now is told to open no further request here
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, or passes on what is none."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(send)
+        answer = _Answer(send, self)
         clock = time.perf_counter()
         self.in_flight += 1
         self.metrics.in_flight.set(self.in_flight)
@@ -116,6 +117,8 @@ class Guard:
             raise Refused(431, f"the head may have {self.limits.head_bytes:,} bytes")
         self._check_origin(headers)
         self._check_token(scope, headers)
+        if self.draining and scope["path"] == "/ready":
+            raise Refused(503, "the service is ending")
         body = b""
         if scope["method"] not in ("GET", "HEAD"):
             body = await self._body(headers, receive)
@@ -186,8 +189,8 @@ class Guard:
 class _Answer:
     """Sends an answer with the guard's headers, and knows how far it got."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, guard: Guard) -> None:
+        self._send, self._guard = send, guard
         self.status = 0
 
     async def send(self, message: Message) -> None:
@@ -195,6 +198,8 @@ class _Answer:
             self.status = message["status"]
             given = {name.lower() for name, _ in message.get("headers", [])}
             extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
+            if self._guard.draining and b"connection" not in given:
+                extra.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *extra]}
         await self._send(message)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h11
 import uvicorn
@@ -16,9 +17,10 @@ from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.run import load
 from tuckerkg.serve.app import make_app
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.guard import LOOPBACK, Limits
+from tuckerkg.serve.guard import LOOPBACK, Guard, Limits
 
 DRAIN_SECONDS = 10
+PARTING_SECONDS = 0.5  # in which kept connections still get answers, which close them
 
 
 class PatientProtocol(H11Protocol):
@@ -60,6 +62,24 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
 
+class PartingServer(uvicorn.Server):
+    """Ends in two steps: each kept connection gets one more answer that closes it, then nothing new is taken.
+
+    uvicorn alone closes idle connections at once, and with them a request that is on its way.
+    """
+
+    def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
+        super().__init__(config)
+        self.guard = guard
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called once the signal has come."""
+        self.guard.draining = True
+        if not self.force_exit:
+            await asyncio.sleep(PARTING_SECONDS)
+        await super().shutdown(sockets)
+
+
 def check_address(host: str, token: str | None) -> None:
     """Another address than loopback needs a token."""
     if not is_loopback(host) and not token:
@@ -97,7 +117,7 @@ def serve(
     ``names`` are further Host names that clients use, for instance that of a proxy.
     """
     check_address(host, token)
-    server: uvicorn.Server | None = None
+    server: PartingServer | None = None
     failed = False
 
     def loaded() -> Engine:
@@ -113,9 +133,9 @@ def serve(
         told(f"ready: http://{host}:{port}/")
         return engine
 
-    app: Any = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits)
+    guard = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits)
     config = uvicorn.Config(
-        app,
+        cast("Any", guard),
         host=host,
         port=port,
         http=PatientProtocol,
@@ -130,7 +150,7 @@ def serve(
         timeout_keep_alive=5,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = uvicorn.Server(config)
+    server = PartingServer(config, guard)
     server.run()
     if not server.started:
         told(f"cannot listen on {host}:{port}")
