@@ -25,6 +25,8 @@ def made_up(row, mrr, seed=0):
         "cpu_minutes": 83.0,
         "peak_memory_mb": 1_234,
         "seed": seed,
+        "started_from": "",
+        "best_epoch": 2.0,
         "curve": [[1.0, mrr / 2], [2.0, mrr]],
     }
 
@@ -50,6 +52,14 @@ def test_figures_of_the_runs_stand_beside_the_papers():
     assert ".359 / .361" in text
     assert "| .361 ± .000 |" in text
     assert "+.001 (nothing)" in text or "+.002 (nothing)" in text
+
+
+def test_a_row_whose_start_was_never_beaten_says_so():
+    found = outcomes({"wn18rr-tgcn-distmult": 0.45})
+    assert "validation kept" not in page(found)
+    for result in found["wn18rr-tgcn-distmult"].results:
+        result |= {"started_from": "wn18rr-none-distmult-100-seed0", "best_epoch": 0.0}
+    assert "none: validation kept the decoder's own weights" in page(found)
 
 
 def test_the_headline_names_both_datasets():

@@ -65,9 +65,20 @@ def headline(found: Outcomes) -> str:
         lines.append(
             [TITLES[item.row.dataset], _short(item.row.printed("mrr")), _with_deviation(item), _short(alone)]
             + [_short(item.mean(metric)) for metric in HITS]
-            + [_minutes(item), item.verdict]
+            + [_messages(item), _minutes(item), item.verdict]
         )
-    columns = ["", "paper", "TGCN-TuckER here", "TuckER alone", "Hits@1", "Hits@3", "Hits@10", "minutes", ""]
+    columns = [
+        "",
+        "paper",
+        "TGCN-TuckER here",
+        "TuckER alone",
+        "Hits@1",
+        "Hits@3",
+        "Hits@10",
+        "messages",
+        "minutes",
+        "",
+    ]
     return _table(columns, lines)
 
 
@@ -131,6 +142,8 @@ def _messages(item: Outcome) -> str:
     change = item.by_messages
     if change is None:
         return "–"
+    if any(result.get("started_from") and result["best_epoch"] == 0.0 for result in item.results):
+        return f"{_signed(change)} (none: validation kept the decoder's own weights)"
     return f"{_signed(change)}{' (nothing)' if abs(change) < NOTHING else ''}"
 
 
