@@ -1,4 +1,4 @@
-"""Makes the helpers beside this file importable, and trains one small run that several files look at."""
+"""Makes the helpers beside this file importable, and trains the small runs that several files look at."""
 
 from __future__ import annotations
 
@@ -20,3 +20,28 @@ def toy_run(tmp_path_factory):
 
     overrides = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 20.0, "train.threads": 1, "encoder": "none"}
     return api.train(toy_dataset(), out=tmp_path_factory.mktemp("toy") / "run", overrides=overrides, observer=Silent())
+
+
+@pytest.fixture(scope="session")
+def served_run(tmp_path_factory):
+    """TGCN on the toy graph, with a hostile title; nobody changes it."""
+    from dataclasses import replace
+
+    from graphs import toy_dataset
+    from services import HOSTILE
+
+    from tuckerkg import api
+    from tuckerkg.training import Silent
+
+    changes = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 5.0, "train.threads": 1}
+    data = replace(toy_dataset(), entity_titles={"e007": HOSTILE, "e008": "Seven of Nine"})
+    return api.train(data, out=tmp_path_factory.mktemp("served") / "run", overrides=changes, observer=Silent())
+
+
+@pytest.fixture(scope="session")
+def service(served_run):
+    """``served_run`` in a process of its own; whoever ends it starts another."""
+    from services import running
+
+    with running(served_run.path) as found:
+        yield found

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from tuckerkg.read_report import ReadReport
 from tuckerkg.triples import Dataset, Vocabulary
+
+Ids = tuple[int, int, int]
+GRAPH = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 3), st.integers(0, 8)), min_size=1, max_size=60, unique=True
+)
 
 
 def data_folder() -> Path:

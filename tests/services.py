@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
+HOSTILE = '<img src=x onerror="alert(1)">{{7*7}}%s'  # the title of e007 in what is served
+
 
 @dataclass
 class Service:

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode, checks
-from services import running
 
 # Not among them: that everything well formed is accepted. A question that leaves nothing open, or names nobody, is
 # refused, and JSON Schema cannot say so.
@@ -27,12 +26,6 @@ CHECKS = [
 ]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 EXAMPLES = 40
-
-
-@pytest.fixture(scope="module")
-def service(toy_run):
-    with running(toy_run.path) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +69,12 @@ def ask_all(operation: Any, mode: GenerationMode, run: Any, statuses: Counter[tu
         fuzz()
 
 
-def test_every_route_keeps_to_its_document_whatever_is_asked(service, document, toy_run):
+def test_every_route_keeps_to_its_document_whatever_is_asked(service, document, served_run):
     """B63-B70: no 5xx, no undeclared status, no answer outside its schema, nothing malformed accepted."""
     statuses: Counter[tuple[str, int]] = Counter()
     for operation in operations(document):
         for mode in MODES:
-            ask_all(operation, mode, toy_run, statuses)
+            ask_all(operation, mode, served_run, statuses)
     asked = {operation.label for operation in operations(document)}
     assert {label for label, status in statuses if status == 200} == asked  # answered too, not only refused
     assert not [status for _, status in statuses if status >= 500]

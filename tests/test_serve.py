@@ -1,45 +1,21 @@
-"""The HTTP service: its answers, what it refuses (B63-B72, S6, S7, S12, S13), how it ends and goes on (F22-F25)."""
+"""The HTTP service: its answers and what it refuses (B63-B72, S6, S7, S12, S13)."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import signal
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from http.client import HTTPConnection
 
 import pytest
-from graphs import toy_dataset
-from services import running
+from services import HOSTILE, running
 
-import tuckerkg
-from tuckerkg import api
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.serve.client import Client, ServiceError
 from tuckerkg.serve.schemas import Answers, AnswersOfBatch
 from tuckerkg.serve.server import check_address
-from tuckerkg.training import Silent
 
 POSTED = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-HOSTILE = '<img src=x onerror="alert(1)">{{7*7}}%s'
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    titles = {"e007": HOSTILE, "e008": "Seven of Nine"}
-    changes = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 5.0, "train.threads": 1}
-    data = replace(toy_dataset(), entity_titles=titles)
-    return api.train(data, out=tmp_path_factory.mktemp("served") / "run", overrides=changes, observer=Silent())
-
-
-@pytest.fixture(scope="module")
-def service(run):
-    with running(run.path) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +32,14 @@ def post(service, path, body, **headers):
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def test_predictions_are_those_of_the_run(run, client):
+def test_predictions_are_those_of_the_run(served_run, client):
     for question in (
         {"head": "e003", "relation": "plus2", "k": 5},
         {"relation": "plus1", "tail": "e004", "k": 3},
         {"head": "e001", "tail": "e002", "k": 3},
         {"head": "e001", "k": 4},
     ):
-        expected = run.predict(**question)
+        expected = served_run.predict(**question)
         found = client.predict(**question)
         assert [fact["tail_label"] for fact in found] == [fact.tail_label for fact in expected]
         # Fitted in another process, perhaps with another number of threads.
@@ -81,29 +57,29 @@ def test_answers_have_the_form_that_the_document_says(client, service):
     assert {"/api/predict", "/api/explain", "/api/entities", "/ready"} <= set(document["paths"])
 
 
-def test_a_batch_is_answered_in_order(run, client):
+def test_a_batch_is_answered_in_order(served_run, client):
     questions = [{"head": f"e{i:03}", "relation": "plus1", "k": 2} for i in range(20)]
     found = client.predict_batch(questions)
     for question, answers in zip(questions, found, strict=True):
-        assert [fact["tail_label"] for fact in answers] == [fact.tail_label for fact in run.predict(**question)]
+        assert [fact["tail_label"] for fact in answers] == [fact.tail_label for fact in served_run.predict(**question)]
 
 
-def test_questions_at_the_same_time_each_get_their_own_answer(run, client):
+def test_questions_at_the_same_time_each_get_their_own_answer(served_run, client):
     def ask(place):
         return client.predict(head=f"e{place % 20:03}", relation="plus2", k=3)
 
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(ask, range(100)))
     for place, answers in enumerate(found):
-        expected = run.predict(head=f"e{place % 20:03}", relation="plus2", k=3)
+        expected = served_run.predict(head=f"e{place % 20:03}", relation="plus2", k=3)
         assert [fact["tail_label"] for fact in answers] == [fact.tail_label for fact in expected]
 
 
-def test_the_graph_can_be_looked_at(run, client):
+def test_the_graph_can_be_looked_at(served_run, client):
     assert [entity["label"] for entity in client.search("seven")] == ["e008"]
     assert len(client.search("e0", limit=5)) == 5
     facts = client.facts("e003")
-    everything = [tuple(row) for name in ("train", "valid", "test") for row in run.split(name).tolist()]
+    everything = [tuple(row) for name in ("train", "valid", "test") for row in served_run.split(name).tolist()]
     assert facts["total"] == len([row for row in everything if 3 in (row[0], row[2])]) == len(facts["facts"])
     assert sum(relation["facts"] for relation in client.relations()) == len(everything)
     assert {(each["relation"], each["place"]) for each in client.suggestions("e003")} == {
@@ -111,12 +87,35 @@ def test_the_graph_can_be_looked_at(run, client):
     }
     about = client.about()
     assert about["facts"]["entities"] == "20"
-    assert len(about["curve"]) == len(run.metrics)
+    assert len(about["curve"]) == len(served_run.metrics)
 
 
-def test_an_explanation_is_that_of_the_run(run, client):
+@pytest.mark.parametrize(("hops", "limit"), [(1, 5), (1, 1_000), (2, 12), (3, 1_000)])
+def test_a_neighbourhood_holds_facts_of_every_relation_in_turn_and_what_they_join(served_run, client, hops, limit):
+    found = client.neighbourhood("e003", hops=hops, limit=limit)
+    triples = {(fact["head_label"], fact["relation_label"], fact["tail_label"]) for fact in found["facts"]}
+    assert len(triples) == len(found["facts"]) <= limit
+    names = served_run.entities.labels, served_run.relations.labels, served_run.entities.labels
+    rows = [row for split in ("train", "valid", "test") for row in served_run.split(split).tolist()]
+    every = {tuple(labels[number] for labels, number in zip(names, row, strict=True)) for row in rows}
+    assert triples <= every
+    distances = {each["label"]: each["distance"] for each in found["entities"]}
+    assert set(distances) == {end for head, _, tail in triples for end in (head, tail)} | {"e003"}
+    assert max(distances.values()) <= hops
+    for head, _, tail in triples:
+        assert abs(distances[head] - distances[tail]) <= 1
+    own = {triple for triple in every if "e003" in (triple[0], triple[2])}
+    assert found["total"] >= len(own)
+    if hops == 1:
+        assert triples <= own
+        assert len({relation for _, relation, _ in triples}) == min(limit, len({relation for _, relation, _ in own}))
+    if limit == 1_000:
+        assert own <= triples
+
+
+def test_an_explanation_is_that_of_the_run(served_run, client):
     found = client.explain("e000", "plus1", "e001", k=2)
-    expected = json.loads(json.dumps(run.explain("e000", "plus1", "e001", 2).as_dict()))
+    expected = json.loads(json.dumps(served_run.explain("e000", "plus1", "e001", 2).as_dict()))
     assert found.keys() == expected.keys()
     assert found["paths"] == expected["paths"]
     assert found["standing"] == pytest.approx(expected["standing"], rel=1e-4)
@@ -128,12 +127,12 @@ def test_an_explanation_is_that_of_the_run(run, client):
         assert ours["standing"] == pytest.approx(theirs["standing"], rel=1e-4)
 
 
-def test_the_best_missing_facts_come_when_they_are_found(run, client):
+def test_the_best_missing_facts_come_when_they_are_found(served_run, client):
     end = time.monotonic() + 30
     while (found := client.missing(3))["state"] == "working":
         assert time.monotonic() < end
         time.sleep(0.05)
-    expected = run.top_missing(3)
+    expected = served_run.top_missing(3)
     assert [fact["tail_label"] for fact in found["answers"]] == [fact.tail_label for fact in expected]
 
 
@@ -242,29 +241,6 @@ def test_b71_s7_foreign_pages_are_not_answered(service, headers):
     assert b"toy" not in text
 
 
-@pytest.mark.parametrize(("hops", "limit"), [(1, 5), (1, 1_000), (2, 12), (3, 1_000)])
-def test_a_neighbourhood_holds_facts_of_every_relation_in_turn_and_what_they_join(run, client, hops, limit):
-    found = client.neighbourhood("e003", hops=hops, limit=limit)
-    triples = {(fact["head_label"], fact["relation_label"], fact["tail_label"]) for fact in found["facts"]}
-    assert len(triples) == len(found["facts"]) <= limit
-    names = run.entities.labels, run.relations.labels, run.entities.labels
-    rows = [row for split in ("train", "valid", "test") for row in run.split(split).tolist()]
-    every = {tuple(labels[number] for labels, number in zip(names, row, strict=True)) for row in rows}
-    assert triples <= every
-    distances = {each["label"]: each["distance"] for each in found["entities"]}
-    assert set(distances) == {end for head, _, tail in triples for end in (head, tail)} | {"e003"}
-    assert max(distances.values()) <= hops
-    for head, _, tail in triples:
-        assert abs(distances[head] - distances[tail]) <= 1
-    own = {triple for triple in every if "e003" in (triple[0], triple[2])}
-    assert found["total"] >= len(own)
-    if hops == 1:
-        assert triples <= own
-        assert len({relation for _, relation, _ in triples}) == min(limit, len({relation for _, relation, _ in own}))
-    if limit == 1_000:
-        assert own <= triples
-
-
 def test_the_own_page_may_ask(service):
     assert service.ask("GET", "/api/run", Origin=service.address)[0] == 200
 
@@ -309,130 +285,11 @@ def test_a_slow_head_is_cut_off_and_others_are_served(service):
     assert time.monotonic() - start > 5
 
 
-def test_a_token_is_asked_for_where_one_is_set(run):
+def test_a_token_is_asked_for_where_one_is_set(served_run):
     token = "t" * 32
-    with running(run.path, token=token) as found:
+    with running(served_run.path, token=token) as found:
         assert found.ask("GET", "/api/run")[0] == 401
         assert found.ask("GET", "/metrics")[0] == 401
         assert found.ask("GET", "/api/run", Authorization="Bearer " + "x" * 32)[0] == 401
         assert found.ask("GET", "/ready")[0] == 200
         assert Client(found.address, token=token).about()["version"] == 1
-
-
-# ---------------------------------------------------------------------------------------------- beginning and end
-
-
-def test_f24_not_ready_until_loaded_and_every_request_finishes_after_sigterm(run):
-    with running(run.path, wait=False) as found:
-        statuses = set()
-        end = time.monotonic() + 60
-        while time.monotonic() < end and 200 not in statuses:
-            try:
-                statuses.add(found.ask("GET", "/ready")[0])
-            except OSError:
-                time.sleep(0.02)
-        assert statuses <= {200, 503}
-        lost, done, stop = [], [], threading.Event()
-
-        def hammer():
-            while not stop.is_set():
-                try:
-                    status, _ = post(found, "/api/predict", {"head": "e000", "relation": "plus1"})
-                    done.append(status)
-                except ConnectionRefusedError:
-                    return  # the door is closed
-                except Exception as error:
-                    lost.append(error)
-                    return
-
-        threads = [threading.Thread(target=hammer) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.5)
-        found.process.send_signal(signal.SIGTERM)
-        assert found.process.wait(15) in (0, -signal.SIGTERM, 143)
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert set(done) == {200}
-        # A connection that the listener had taken in but not yet handed over may be reset: it had no request at work.
-        assert all(isinstance(error, ConnectionResetError) for error in lost), lost
-
-
-def test_f24_no_request_on_a_kept_connection_is_lost_by_sigterm(run):
-    """Each client stops once it is told to: an answer that closes its connection."""
-    body = json.dumps({"head": "e000", "relation": "plus1"}).encode()
-    with running(run.path) as found:
-        lost, done, told = [], [], []
-
-        def hammer():
-            connection = HTTPConnection("127.0.0.1", found.port, timeout=30)
-            try:
-                while True:
-                    connection.request("POST", "/api/predict", body, {"Content-Type": "application/json"})
-                    answer = connection.getresponse()
-                    answer.read()
-                    done.append(answer.status)
-                    if answer.getheader("connection") == "close":
-                        told.append(True)
-                        return
-            except Exception as error:
-                lost.append(error)
-
-        threads = [threading.Thread(target=hammer) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.5)
-        found.process.send_signal(signal.SIGTERM)
-        for thread in threads:
-            thread.join()
-        assert found.process.wait(15) in (0, -signal.SIGTERM, 143)
-        assert lost == []
-        assert len(told) == 8
-        assert set(done) == {200}
-
-
-def test_a_run_that_cannot_be_loaded_ends_the_service_with_the_reason(tmp_path):
-    with running(tmp_path / "nowhere", wait=False) as found:
-        assert found.process.wait(60) != 0
-        said = found.process.stderr.read().decode()
-        assert "nowhere" in said
-        assert "Traceback" not in said
-
-
-def test_f25_a_folder_that_is_replaced_or_deleted_does_not_reach_what_is_served(run, tmp_path):
-    copy = tmp_path / "run"
-    shutil.copytree(run.path, copy)
-    with running(copy) as found:
-        asked = Client(found.address)
-        before = asked.predict(head="e003", relation="plus2", k=3)
-        shutil.rmtree(copy)
-        assert asked.predict(head="e003", relation="plus2", k=3) == before
-        assert asked.explain("e000", "plus1", "e001", k=1)["edges"]
-        assert asked.facts("e003")["total"] > 0
-
-
-def test_f22_clients_that_go_away_leave_nothing_behind(service, client):
-    def open_files():
-        from pathlib import Path
-
-        return len(list(Path(f"/proc/{service.process.pid}/fd").iterdir()))
-
-    client.predict(head="e000", relation="plus1")
-    before = open_files()
-    body = json.dumps({"head": "e000", "relation": "plus1"}).encode()
-    head = POSTED + f"Content-Length: {len(body)}\r\n\r\n".encode()
-    for _ in range(200):
-        with socket.create_connection(("127.0.0.1", service.port), timeout=10) as gone:
-            gone.sendall(head + body)
-    time.sleep(1.0)
-    assert client.predict(head="e000", relation="plus1")
-    assert open_files() <= before + 5
-
-
-def test_the_client_says_when_nobody_answers():
-    with pytest.raises(TuckerkgError, match="Is `tuckerkg serve` running"):
-        Client("http://127.0.0.1:9").about()
-    with pytest.raises(TuckerkgError, match="no address of a service"):
-        Client("file:///etc/passwd")
-    assert tuckerkg.__version__

@@ -1,4 +1,4 @@
-"""Vocabulary, dataset and splits, by the id of the promise each test keeps."""
+"""Vocabulary and dataset, by the id of the promise each test keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import data_folder
+from graphs import GRAPH, Ids, data_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from tuckerkg import reading
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.read_options import ReadOptions
 from tuckerkg.read_report import FileReport, is_among, keyed_triples, near_inverses, triple_keys
-from tuckerkg.splitting import split_triples
 from tuckerkg.triples import Dataset, Vocabulary, add_inverses, read_dataset
 
 Named = tuple[str, str, str]
@@ -284,23 +283,11 @@ def test_mirrored_test_triples_are_counted(tmp_path: Path) -> None:
     assert read_dataset(train, test=test, split=None).report.counts["test_mirrored_in_train"] == 1
 
 
-@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.9, 0.2, -0.1), (0.5, 0.1, 0.1), (1, 1, 1)])
-def test_split_shares_must_add_up(fractions: tuple[float, ...]) -> None:
-    with pytest.raises(TuckerkgError, match="add up to 1"):
-        split_triples(np.zeros((4, 3), dtype=np.int64), 1, 1, fractions, 0)
-
-
 def test_a_split_that_cannot_be_had_says_so(tmp_path: Path) -> None:
     rows = [(f"a{n}", "r", f"b{n}") for n in range(20)]
     dataset = read_dataset(put(tmp_path, "t.tsv", rows))
     assert (len(dataset.train), len(dataset.valid), len(dataset.test)) == (20, 0, 0)
     assert any("only 0 of the 2 triples wanted for test" in warning for warning in dataset.report.warnings)
-
-
-Ids = tuple[int, int, int]
-GRAPH = st.lists(
-    st.tuples(st.integers(0, 8), st.integers(0, 3), st.integers(0, 8)), min_size=1, max_size=60, unique=True
-)
 
 
 @settings(max_examples=150, deadline=None)
@@ -315,43 +302,6 @@ def test_near_inverses_are_those_found_pair_by_pair(graph: list[Ids]) -> None:
                 expected.append((r, s, both / len(forward)))
     found = near_inverses(np.array(graph, dtype=np.int64), 9)
     assert found == sorted(expected, key=lambda row: (-row[2], row[0], row[1]))
-
-
-@settings(max_examples=50, deadline=None)
-@given(graph=GRAPH, seed=st.integers(0, 5))
-def test_a_split_shuffles_the_sorted_triples(graph: list[Ids], seed: int) -> None:
-    train, _, _ = split_triples(np.array(graph, dtype=np.int64), 9, 4, (1.0, 0.0, 0.0), seed)
-    order = np.random.default_rng(seed).permutation(len(graph))
-    assert train.tolist() == np.array(sorted(graph))[order].tolist()
-
-
-@settings(max_examples=150, deadline=None)
-@given(graph=GRAPH, seed=st.integers(0, 5), share=st.sampled_from([0.0, 0.1, 0.3, 0.5]))
-def test_splits_cover_all_names_and_do_not_depend_on_row_order(graph: list[Ids], seed: int, share: float) -> None:
-    triples = np.array(graph, dtype=np.int64)
-    parts = split_triples(triples, 9, 4, (1 - share - 0.1, share, 0.1), seed)
-    train = parts[0]
-    assert set(train[:, 1].tolist()) == set(triples[:, 1].tolist())
-    assert set(train[:, [0, 2]].ravel().tolist()) == set(triples[:, [0, 2]].ravel().tolist())
-    assert sorted(map(tuple, np.concatenate(parts).tolist())) == sorted(graph)
-    again = split_triples(triples[::-1], 9, 4, (1 - share - 0.1, share, 0.1), seed)
-    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
-
-
-def test_a_dense_split_has_the_sizes_asked_for() -> None:
-    triples = np.array([(h, r, t) for h in range(12) for r in range(3) for t in range(12)])
-    sizes = [len(part) for part in split_triples(triples, 12, 3, (0.8, 0.1, 0.1), 0)]
-    assert sizes == [432 - 2 * 43, 43, 43]
-    other = split_triples(triples, 12, 3, (0.8, 0.1, 0.1), 1)[2]
-    assert not np.array_equal(other, split_triples(triples, 12, 3, (0.8, 0.1, 0.1), 0)[2])
-
-
-def test_a_million_triples_are_split_without_a_loop_per_row() -> None:
-    generator = np.random.default_rng(0)
-    triples = np.unique(generator.integers(0, (50_000, 100, 50_000), size=(1_000_000, 3)), axis=0)
-    train, valid, test = split_triples(triples, 50_000, 100, (0.8, 0.1, 0.1), 0)
-    assert len(valid) == len(test) == len(triples) // 10
-    assert len(train) == len(triples) - 2 * (len(triples) // 10)
 
 
 @settings(max_examples=40, deadline=None)
