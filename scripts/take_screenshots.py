@@ -1,6 +1,6 @@
 """Pictures of the page on a run: a search, an entity's facts, answers, an explanation. Needs Chromium and Playwright.
 
-python scripts/take_screenshots.py runs/fb15k-237 "Jeremy Irons" "/award/award_nominee/award_nominations" out/
+python -m scripts.take_screenshots runs/fb15k-237 "Jeremy Irons" "/award/award_nominee/award_nominations" out/
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tuckerkg import api
 from tuckerkg.checkpoint import RunFolder
 from tuckerkg.cli import app
 from tuckerkg.config import load_settings
-from tuckerkg.errors import TuckerkgError
+from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.run import load
 from tuckerkg.training import Silent
 from tuckerkg.warm import start_from
@@ -45,6 +45,32 @@ def test_an_identity_encoder_on_top_starts_exactly_where_the_decoder_ended(decod
     assert torch.allclose(ours, theirs, atol=1e-5)
     assert run.metrics[0]["step"] == 0
     assert run.metrics[0]["valid"]["mrr"] == pytest.approx(before.state["best_mrr"])
+
+
+def test_with_a_first_look_later_on_the_start_cannot_be_the_best(decoder_alone, tmp_path):
+    run = api.train(
+        toy_dataset(), out=tmp_path / "top", encoder="tgcn", observer=Silent(), start=decoder_alone,
+        overrides={**SMALL, **IDENTITY, "train.evaluate_from": 3.0},
+    )  # fmt: skip
+    assert [look["epoch"] for look in run.metrics] == [3.0, 6.0]
+    assert run.state["best_step"] > 0
+
+
+def test_where_only_the_encoder_learns_the_rest_stays_bit_for_bit(decoder_alone, tmp_path):
+    run = api.train(
+        toy_dataset(), out=tmp_path / "top", encoder="tgcn", observer=Silent(), start=decoder_alone,
+        overrides={**SMALL, **IDENTITY, "train.lr": 0.03, "train.evaluate_from": 3.0, "train.learns": "encoder"},
+    )  # fmt: skip
+    before, after = RunFolder.open(decoder_alone).best().weights, run.folder.best().weights
+    same = {name for name in after if name in before and torch.equal(before[name], after[name])}
+    assert {name for name in before if not name.startswith("encoder.")} == same
+    gain = after["encoder.layers.0.message_norm.weight"]
+    assert gain.abs().min() > 0  # it starts at 0
+
+
+def test_an_encoder_that_has_nothing_to_learn_cannot_be_all_that_learns():
+    with pytest.raises(SettingsError, match=r"train\.learns.*nothing to learn"):
+        load_settings(None, {"encoder": "none", "train.learns": "encoder"})
 
 
 def test_the_minutes_before_count_and_the_origin_is_kept(decoder_alone, tmp_path):

@@ -56,6 +56,7 @@ class TrainSettings(_Section):
     seed: NonNegative = 0
     epochs: PositiveFloat = 100.0
     steps: NonNegative = 0  # 0: as many as epochs need
+    learns: Literal["all", "encoder"] = "all"  # encoder: tables and decoder stay as they started
     optimiser: Name = "adam"
     lr: PositiveFloat = 0.003
     schedule: Literal["constant", "step", "one-cycle"] = "one-cycle"
@@ -67,7 +68,7 @@ class TrainSettings(_Section):
     l2_encoded: NonNegativeFloat = 0.0  # on what the encoder makes of them
     relation_loss: NonNegativeFloat = 0.0  # weight of predicting the relation too; decoders tucker and distmult
     evaluate_every: PositiveFloat = 5.0  # epochs between looks at validation
-    evaluate_from: NonNegativeFloat = 0.0  # epochs before the first look
+    evaluate_from: NonNegativeFloat = 0.0  # epochs before the first look; above 0 a start's weights are not looked at
     patience: NonNegative = 0  # looks without a better MRR before stopping, 0: never
     precision: Precision = "float32"  # of the products of queries with candidates
     worker: Worker = "auto"  # prepares the next batch; auto: where a core is free for it
@@ -121,6 +122,8 @@ class Settings(_Section):
                 f"train.optimiser: {self.train.optimiser} moves only the entities of a random subgraph, and "
                 f"batch.name is {self.batch['name']}; set batch.name=subgraph, or use adam or adagrad"
             )
+        if self.train.learns == "encoder" and self.encoder["name"] == "none":
+            raise SettingsError("train.learns: the encoder none has nothing to learn; use another encoder, or all")
         able = [name for name, kind in DECODERS.items() if hasattr(kind, "relation_query")]
         if self.train.relation_loss and self.decoder["name"] not in able:
             raise SettingsError(

@@ -102,6 +102,9 @@ class _Loop:
         num_entities, num_relations = len(folder.entities()), len(folder.relations())
         torch.manual_seed(settings.train.seed)
         self.model = build_model(settings, num_entities, num_relations).to(self.device)
+        if settings.train.learns == "encoder":
+            for name, parameter in self.model.named_parameters():
+                parameter.requires_grad_(name.startswith("encoder."))
         self.optimiser = Optimiser(self.model, settings.train.optimiser, settings.train.lr)
         self.loss, self.regulariser = build_loss(settings), build_regulariser(settings)
         train = folder.split("train")
@@ -172,7 +175,7 @@ class _Loop:
 
     def _look_is_due(self) -> bool:
         train, step = self.settings.train, self.state.step
-        if step == 0 and self.state.started_from:
+        if step == 0 and self.state.started_from and not train.evaluate_from:
             return self.state.looked_at < 0  # weights that were trained before may be the best
         every = max(1, round(train.evaluate_every * self.steps_per_epoch))
         if step == self.state.looked_at or step < train.evaluate_from * self.steps_per_epoch:

@@ -90,8 +90,7 @@ class Engine:
     def facts(self, name: str, limit: int) -> schemas.Facts:
         """The facts that an entity stands in. Raises UnknownNameError."""
         number = self.run.entities.id_of(name)
-        rows = self._order[self._bounds[number] : self._bounds[number + 1]]
-        rows = rows[np.argsort(self.triples[rows, 1], kind="stable")]
+        rows = self._by_relation(number)
         return schemas.Facts(
             entity=self.entity(number), facts=[self._fact(row) for row in rows[:limit]], total=len(rows)
         )
@@ -119,10 +118,15 @@ class Engine:
             entities=near, facts=[self._fact(row) for row in rows], total=int(self._degrees[start])
         )
 
+    def _by_relation(self, number: int) -> np.ndarray:
+        """Where the facts of an entity stand in ``triples``, relation by relation."""
+        rows = self._order[self._bounds[number] : self._bounds[number + 1]]
+        ordered: np.ndarray = rows[np.argsort(self.triples[rows, 1], kind="stable")]
+        return ordered
+
     def _varied(self, number: int) -> list[int]:
         """The facts of an entity, one of each relation, then a second of each, and so on."""
-        rows = self._order[self._bounds[number] : self._bounds[number + 1]]
-        rows = rows[np.argsort(self.triples[rows, 1], kind="stable")]
+        rows = self._by_relation(number)
         relation_ids = self.triples[rows, 1]
         turns = np.arange(len(rows)) - np.searchsorted(relation_ids, relation_ids)
         return [int(row) for row in rows[np.argsort(turns, kind="stable")]]

@@ -1,4 +1,4 @@
-"""Runs the service: uvicorn with what it lacks, a limit on the time that a request's head may take."""
+"""Runs the service: uvicorn with a limit on the time that a request head may take, and an end that loses no request."""
 
 from __future__ import annotations
 
