@@ -24,6 +24,13 @@ def test_distmult_equals_the_sum_over_eq_8():
             assert scores[b, m].item() == pytest.approx(phi.item(), abs=1e-12)
 
 
+def test_distmult_can_norm_the_head():
+    decoder = DistMult(8, 8, norm=True).double()
+    heads, relations, relation_ids = torch.randn(50, 8).double(), torch.randn(5, 8).double(), torch.randint(5, (50,))
+    normed = (heads - heads.mean(0)) / (heads.var(0, unbiased=False) + decoder.norm.eps).sqrt()
+    assert torch.allclose(decoder.query(heads, relations, relation_ids), normed * relations[relation_ids])
+
+
 def test_tucker_equals_the_sum_over_eq_9():
     decoder = TuckER(3, 4, norm=False).double()
     heads, tails = (torch.randn(n, 3, dtype=torch.double) for n in (4, 6))
