@@ -25,6 +25,13 @@ def test_complex_equals_the_real_part_of_the_triple_product() -> None:
             assert scores[b, m].item() == pytest.approx(phi.real, abs=1e-12)
 
 
+def test_complex_can_norm_the_head() -> None:
+    plain, normed = ComplEx(6, 6).double(), ComplEx(6, 6, norm=True).double()
+    heads, relations = (torch.randn(n, 6, dtype=torch.double) for n in (4, 5))
+    by_hand = (heads - heads.mean(0)) / (heads.var(0, unbiased=False) + normed.norm.eps).sqrt()
+    assert torch.allclose(normed.query(heads, relations, IDS), plain.query(by_hand, relations, IDS))
+
+
 def test_complex_scores_the_conjugate_relation_as_the_turned_triple() -> None:
     decoder = ComplEx(6, 6)
     heads, tails = (torch.randn(1, 6, dtype=torch.double) for _ in range(2))

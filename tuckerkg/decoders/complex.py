@@ -8,19 +8,20 @@ from torch import Tensor, nn
 
 from tuckerkg.dot import DotProduct
 from tuckerkg.grouping import RowGroups
+from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout
 
 
 class ComplEx(nn.Module):
-    """``phi(s, r, t) = Re(sum over i of h_i e_i conj(t_i))`` in dim / 2 complex numbers; has no parameters.
+    """``phi(s, r, t) = Re(sum over i of h_i e_i conj(t_i))`` in dim / 2 complex numbers.
 
     A row holds all real parts, then all imaginary ones, so that the real part of the product with conj(t) is the dot
-    product of two rows.
+    product of two rows. ``norm``, off by default, puts a batch norm on the head's row, as TuckER has it.
     """
 
     compare = DotProduct()
 
-    def __init__(self, dim: int, relation_dim: int, *, dropout: Dropout = 0.0) -> None:
+    def __init__(self, dim: int, relation_dim: int, *, dropout: Dropout = 0.0, norm: bool = False) -> None:
         super().__init__()
         if dim != relation_dim or dim % 2:
             raise ValueError(
@@ -28,10 +29,12 @@ class ComplEx(nn.Module):
                 f"got dim {dim} and relation_dim {relation_dim}; set model.dim and model.relation_dim to the same "
                 "even number"
             )
+        self.norm = WeightedBatchNorm(dim) if norm else None
         self.dropout = dropout
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> the products h e_r, ``[B, d]``."""
+        heads = heads if self.norm is None else self.norm(heads)
         heads = F.dropout(heads, self.dropout, self.training)
         return complex_product(heads, F.embedding(relation_ids, relations))
 
