@@ -190,6 +190,14 @@ def test_b64_b71_other_kinds_of_body_are_refused(service, kind):
     assert post(service, "/api/predict", {"head": "e000"}, Content_Type=kind)[0] == 415
 
 
+@pytest.mark.parametrize("body", [None, b"x" * 10])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_a_method_that_a_route_does_not_have_is_refused_with_those_it_has(service, method, body):
+    for path, allowed in (("/api/predict", "POST"), ("/ready", "GET")):
+        status, _, headers = service.ask(method, path, body)
+        assert (status, headers["allow"], headers["connection"]) == (405, allowed, "close")
+
+
 def test_b65_an_unknown_entity_gets_near_names(service, client):
     status, said = post(service, "/api/predict", {"head": "e0033", "relation": "plus1"})
     assert status == 404

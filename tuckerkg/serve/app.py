@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
@@ -218,8 +218,10 @@ def _add_handlers(app: FastAPI) -> None:
         return _problem(404, "there is nothing here")
 
     @app.exception_handler(405)
-    async def not_allowed(request: Request, error: Exception) -> JSONResponse:
-        return _problem(405, "this cannot be asked in that way")
+    async def not_allowed(request: Request, error: HTTPException) -> JSONResponse:
+        answer = _problem(405, "this cannot be asked in that way")
+        answer.headers.update(error.headers or {})  # which methods are allowed
+        return answer
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -120,8 +120,10 @@ class Guard:
         if self.draining and scope["path"] == "/ready":
             raise Refused(503, "the service is ending")
         body = b""
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] == "POST":
             body = await self._body(headers, receive)
+        elif scope["method"] not in ("GET", "HEAD"):
+            answer.closes = True  # nothing here takes such a request; if it has a body, nobody reads it
         await self.app(scope, _replayed(body, receive), answer.send)
 
     def _check_origin(self, headers: dict[str, list[str]]) -> None:
@@ -192,13 +194,14 @@ class _Answer:
     def __init__(self, send: Send, guard: Guard) -> None:
         self._send, self._guard = send, guard
         self.status = 0
+        self.closes = False  # the connection ends with this answer
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             given = {name.lower() for name, _ in message.get("headers", [])}
             extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
-            if self._guard.draining and b"connection" not in given:
+            if (self._guard.draining or self.closes) and b"connection" not in given:
                 extra.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *extra]}
         await self._send(message)
