@@ -191,11 +191,13 @@ def test_b64_b71_other_kinds_of_body_are_refused(service, kind):
 
 
 @pytest.mark.parametrize("body", [None, b"x" * 10])
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_a_method_that_a_route_does_not_have_is_refused_with_those_it_has(service, method, body):
-    for path, allowed in (("/api/predict", "POST"), ("/ready", "GET")):
+    others = {"/api/predict": "POST", "/api/facts": "GET", "/ready": "GET"}.items()
+    for path, allowed in [each for each in others if method not in each]:
         status, _, headers = service.ask(method, path, body)
-        assert (status, headers["allow"], headers["connection"]) == (405, allowed, "close")
+        assert (status, headers["allow"]) == (405, allowed)
+        assert method == "GET" or headers["connection"] == "close"
 
 
 def test_b65_an_unknown_entity_gets_near_names(service, client):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 
 from tuckerkg.errors import TuckerkgError, UnknownNameError, printable
 from tuckerkg.serve import schemas
@@ -100,7 +101,8 @@ def make_app(
     _add_routes(app, service)
     _add_handlers(app)
     app.state.service = service
-    return Guard(app, hosts=hosts, token=token, limits=limits, metrics=metrics)
+    bodies = [route.path for route in app.routes if isinstance(route, APIRoute) and "POST" in (route.methods or ())]
+    return Guard(app, bodies=bodies, hosts=hosts, token=token, limits=limits, metrics=metrics)
 
 
 def _add_page(app: FastAPI) -> None:

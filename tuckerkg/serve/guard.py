@@ -70,18 +70,23 @@ def logged(scope: Scope) -> str:
 
 
 class Guard:
-    """Wraps an application. ``token`` None: none is asked for, which a loopback address allows."""
+    """Wraps an application that takes a body by POST at the paths ``bodies``, and nowhere else.
+
+    ``token`` None: none is asked for, which a loopback address allows.
+    """
 
     def __init__(
         self,
         app: App,
         *,
+        bodies: Iterable[str],
         hosts: Iterable[str] = LOOPBACK,
         token: str | None = None,
         limits: Limits = Limits(),  # noqa: B008  (frozen)
         metrics: Metrics | None = None,
     ) -> None:
-        self.app, self.hosts, self.token, self.limits = app, frozenset(hosts), token, limits
+        self.app, self.bodies, self.hosts = app, frozenset(bodies), frozenset(hosts)
+        self.token, self.limits = token, limits
         self.metrics = metrics or Metrics()
         self.in_flight = 0
         self.draining = False  # the service ends: who is answered now is told to open no further request here
@@ -120,7 +125,7 @@ class Guard:
         if self.draining and scope["path"] == "/ready":
             raise Refused(503, "the service is ending")
         body = b""
-        if scope["method"] == "POST":
+        if scope["method"] == "POST" and scope["path"] in self.bodies:
             body = await self._body(headers, receive)
         elif scope["method"] not in ("GET", "HEAD"):
             answer.closes = True  # nothing here takes such a request; if it has a body, nobody reads it
