@@ -45,3 +45,10 @@ def service(served_run):
 
     with running(served_run.path) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def client(service):
+    from tuckerkg.serve.client import Client
+
+    return Client(service.address)

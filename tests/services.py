@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
+POSTED = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 HOSTILE = '<img src=x onerror="alert(1)">{{7*7}}%s'  # the title of e007 in what is served
 
 
@@ -36,6 +38,12 @@ class Service:
             return answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
         finally:
             connection.close()
+
+    def post(self, path: str, body: object, **headers: str) -> tuple[int, dict]:
+        """A body of JSON, or of bytes as they are: the status and the parsed answer."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        status, text, _ = self.ask("POST", path, data, **{"Content_Type": "application/json"} | headers)
+        return status, json.loads(text)
 
     def raw(self, data: bytes, seconds: float = 30.0) -> bytes:
         """Sends bytes and reads until the service closes or ``seconds`` are over."""

@@ -8,26 +8,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from services import HOSTILE, running
+from services import HOSTILE, POSTED, running
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.serve.client import Client, ServiceError
 from tuckerkg.serve.schemas import Answers, AnswersOfBatch
 from tuckerkg.serve.server import check_address
-
-POSTED = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def client(service):
-    return Client(service.address)
-
-
-def post(service, path, body, **headers):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    status, text, _ = service.ask("POST", path, data, **{"Content_Type": "application/json"} | headers)
-    return status, json.loads(text)
-
 
 # ---------------------------------------------------------------------------------------------- answers
 
@@ -182,12 +168,12 @@ def test_b63_paths_lead_nowhere(service, path):
     ids=["empty", "open", "cut", "deep", "nan", "twice", "bytes"],
 )
 def test_b64_what_is_not_json_is_refused(service, body):
-    assert post(service, "/api/predict", body)[0] == 400
+    assert service.post("/api/predict", body)[0] == 400
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_b64_b71_other_kinds_of_body_are_refused(service, kind):
-    assert post(service, "/api/predict", {"head": "e000"}, Content_Type=kind)[0] == 415
+    assert service.post("/api/predict", {"head": "e000"}, Content_Type=kind)[0] == 415
 
 
 @pytest.mark.parametrize("body", [None, b"x" * 10])
@@ -201,7 +187,7 @@ def test_a_method_that_a_route_does_not_have_is_refused_with_those_it_has(servic
 
 
 def test_b65_an_unknown_entity_gets_near_names(service, client):
-    status, said = post(service, "/api/predict", {"head": "e0033", "relation": "plus1"})
+    status, said = service.post("/api/predict", {"head": "e0033", "relation": "plus1"})
     assert status == 404
     assert "Nearest: 'e003'" in said["error"]
     with pytest.raises(ServiceError, match="no relation 'plusx'"):
@@ -210,27 +196,27 @@ def test_b65_an_unknown_entity_gets_near_names(service, client):
 
 @pytest.mark.parametrize("k", [0, -1, 10**9, "10", 1.5, None, True])
 def test_b66_k_is_a_whole_number_within_its_limits(service, k):
-    assert post(service, "/api/predict", {"head": "e000", "relation": "plus1", "k": k})[0] == 422
+    assert service.post("/api/predict", {"head": "e000", "relation": "plus1", "k": k})[0] == 422
 
 
 def test_b67_a_batch_over_its_limit_is_refused(service):
     question = {"head": "e000", "relation": "plus1", "k": 1}
-    assert post(service, "/api/predict/batch", {"questions": [question] * 257})[0] == 422
-    assert post(service, "/api/predict/batch", {"questions": []})[0] == 422
+    assert service.post("/api/predict/batch", {"questions": [question] * 257})[0] == 422
+    assert service.post("/api/predict/batch", {"questions": []})[0] == 422
 
 
 def test_b68_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
-    assert post(service, "/api/predict", b"x" * ((1 << 20) + 1))[0] == 413
-    assert post(service, "/api/predict", b"x" * (4 << 20))[0] == 413
+    assert service.post("/api/predict", b"x" * ((1 << 20) + 1))[0] == 413
+    assert service.post("/api/predict", b"x" * (4 << 20))[0] == 413
     head = POSTED + b"Transfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     assert b" 413 " in service.raw(head + chunk * 17, seconds=5).split(b"\r\n")[0]
-    assert post(service, "/api/predict", b"\x1f\x8b", Content_Encoding="gzip")[0] == 415
+    assert service.post("/api/predict", b"\x1f\x8b", Content_Encoding="gzip")[0] == 415
 
 
 @pytest.mark.parametrize("label", ["\ud800", "a\x00b", "x" * 4_097, ""])
 def test_b70_names_that_cannot_be_are_refused(service, label):
-    assert post(service, "/api/predict", {"head": label, "relation": "plus1"})[0] == 422
+    assert service.post("/api/predict", {"head": label, "relation": "plus1"})[0] == 422
 
 
 @pytest.mark.parametrize(
@@ -276,9 +262,9 @@ def test_s6_another_host_needs_a_token():
 
 def test_s13_an_error_has_an_id_and_tells_nothing(service):
     for status, said in (
-        post(service, "/api/predict", {"head": "nobody", "relation": "plus1"}),
-        post(service, "/api/predict", {"head": 1}),
-        post(service, "/api/nothing", {}),
+        service.post("/api/predict", {"head": "nobody", "relation": "plus1"}),
+        service.post("/api/predict", {"head": 1}),
+        service.post("/api/nothing", {}),
     ):
         assert status in (404, 422)
         assert set(said) == {"error", "id"}

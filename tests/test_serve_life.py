@@ -11,24 +11,11 @@ import time
 from http.client import HTTPConnection
 
 import pytest
-from services import running
+from services import POSTED, running
 
 import tuckerkg
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.serve.client import Client
-
-POSTED = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def client(service):
-    return Client(service.address)
-
-
-def post(service, path, body, **headers):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    status, text, _ = service.ask("POST", path, data, **{"Content_Type": "application/json"} | headers)
-    return status, json.loads(text)
 
 
 def test_f24_not_ready_until_loaded_and_every_request_finishes_after_sigterm(served_run):
@@ -46,7 +33,7 @@ def test_f24_not_ready_until_loaded_and_every_request_finishes_after_sigterm(ser
         def hammer():
             while not stop.is_set():
                 try:
-                    status, _ = post(found, "/api/predict", {"head": "e000", "relation": "plus1"})
+                    status, _ = found.post("/api/predict", {"head": "e000", "relation": "plus1"})
                     done.append(status)
                 except ConnectionRefusedError:
                     return  # the door is closed
