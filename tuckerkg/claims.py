@@ -67,8 +67,10 @@ def _mrr(found: Outcomes, name: str) -> float | None:
 
 
 def _gain(found: Outcomes, name: str, base: str, claimed: float) -> Found:
-    """Holds where the gain is at least what the paper claims, to the digit that it prints."""
-    ours, without = _mrr(found, name), _mrr(found, base)
+    """Over seeds that both have. Holds where the gain is what the paper claims or more, to the digit that it prints."""
+    if name not in found or base not in found:
+        return None
+    ours, without = found[name].beside(found[base]).mean(), found[base].beside(found[name]).mean()
     if ours is None or without is None:
         return None
     gain = ours / without - 1.0

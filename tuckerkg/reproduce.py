@@ -35,6 +35,12 @@ class Outcome:
         """Over seeds, on test."""
         return mean(result["test"][metric] for result in self.results) if self.results else None
 
+    def beside(self, other: Outcome) -> Outcome:
+        """Only the seeds that ``other`` has too, for a fair comparison; all where they share none."""
+        theirs = {result["seed"] for result in other.results}
+        shared = tuple(result for result in self.results if result["seed"] in theirs)
+        return Outcome(self.row, shared or self.results)
+
     @property
     def deviation(self) -> float | None:
         """Of test MRR between seeds; None for a single one."""
