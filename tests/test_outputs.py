@@ -8,14 +8,18 @@ from dataclasses import replace
 import polars as pl
 import pyoxigraph
 import pytest
+from graphs import toy_dataset
 from typer.testing import CliRunner
 
+from tuckerkg import api
 from tuckerkg.cli import app
 from tuckerkg.errors import InputError, TuckerkgError
 from tuckerkg.outputs import check_output, write_predictions
 from tuckerkg.predict import Prediction
 from tuckerkg.questions import ask_file
 from tuckerkg.read_options import ReadOptions
+from tuckerkg.training import Silent
+from tuckerkg.triples import Vocabulary
 
 FACT = Prediction("Ann", "knows", "Bob", 1.25, 0.75, False, "http://x/ann", "http://x/knows", "http://x/bob")
 ODD = replace(FACT, head="a\tb\nc", head_label='odd "name" <x>', relation_label="is a", tail_label="_:g-1")
@@ -38,6 +42,31 @@ def test_tsv_has_one_line_per_fact_whatever_names_hold(tmp_path):
     rows = [line.split("\t") for line in (tmp_path / "a.tsv").read_text(encoding="utf-8").splitlines()]
     assert [len(row) for row in rows] == [6] * 4
     assert rows[2][0] == "a\\tb\\nc"
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "a=1"])
+def test_s9_no_name_reaches_a_spreadsheet_as_a_formula(tmp_path, name):
+    write_predictions([replace(FACT, tail=name)], tmp_path / "a.tsv")
+    cell = (tmp_path / "a.tsv").read_bytes().decode().split("\n")[1].split("\t")[2]
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert cell.removeprefix("'").replace("\\t", "\t").replace("\\r", "\r") == name
+    write_predictions([replace(FACT, tail=name)], tmp_path / "b.tsv", guard=False)
+    plain = (tmp_path / "b.tsv").read_bytes().decode().split("\n")[1].split("\t")[2]
+    assert plain == name.replace("\t", "\\t").replace("\r", "\\r")
+
+
+def test_s9_the_command_guards_unless_told_not_to(tmp_path):
+    data = toy_dataset()
+    named = replace(data, entities=Vocabulary(tuple(f"={label}" for label in data.entities.labels)))
+    quick = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 1.0, "encoder": "none", "train.threads": 1}
+    run = api.train(named, out=tmp_path / "run", overrides=quick, observer=Silent())
+    (tmp_path / "facts.tsv").write_text("=e000\tplus1\t=e001\n", encoding="utf-8")
+    asked = ["predict", str(run.path), "--head", "=e000", "--relation", "plus1", "-k", "1", "--format", "tsv"]
+    scored = ["score", str(run.path), str(tmp_path / "facts.tsv"), "--format", "tsv"]
+    for command in (asked, scored):
+        for more, start in (([], "\n'=e000\t"), (["--unguarded"], "\n=e000\t")):
+            told = CliRunner().invoke(app, [*command, *more])
+            assert start in told.stdout, told.output
 
 
 def test_n_triples_state_the_fact_and_its_probability(tmp_path):

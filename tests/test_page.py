@@ -139,7 +139,7 @@ def test_from_a_search_to_an_explanation(opened, countries):
     assert again.locator("figure svg rect").count() > 1
 
 
-def test_hostile_labels_are_text(opened, hostile):
+def test_s8_b69_hostile_labels_are_text(opened, hostile):
     for label, title in HOSTILE.items():
         page = opened(hostile, f"#/entity/{label}")
         heading = page.locator("h1").inner_text()

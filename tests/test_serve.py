@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
@@ -11,7 +12,10 @@ import pytest
 from services import HOSTILE, POSTED, running
 
 from tuckerkg.errors import TuckerkgError
+from tuckerkg.serve.app import Service
 from tuckerkg.serve.client import Client, ServiceError
+from tuckerkg.serve.guard import Guard, Limits, Refused
+from tuckerkg.serve.metrics import Metrics
 from tuckerkg.serve.schemas import Answers, AnswersOfBatch
 from tuckerkg.serve.server import check_address
 
@@ -132,7 +136,7 @@ def test_metrics_count_questions_and_name_routes_only(service, client):
     assert headers["content-type"].startswith("text/plain")
 
 
-def test_hostile_labels_go_out_as_json_text(client, service):
+def test_s8_b69_hostile_labels_go_out_as_json_text(client, service):
     assert client.facts("e007")["entity"]["title"] == HOSTILE  # B69
     _, _, headers = service.ask("GET", "/api/facts?entity=e007")
     assert headers["content-type"] == "application/json"
@@ -195,17 +199,17 @@ def test_b65_an_unknown_entity_gets_near_names(service, client):
 
 
 @pytest.mark.parametrize("k", [0, -1, 10**9, "10", 1.5, None, True])
-def test_b66_k_is_a_whole_number_within_its_limits(service, k):
+def test_b66_s12_k_is_a_whole_number_within_its_limits(service, k):
     assert service.post("/api/predict", {"head": "e000", "relation": "plus1", "k": k})[0] == 422
 
 
-def test_b67_a_batch_over_its_limit_is_refused(service):
+def test_b67_s12_a_batch_over_its_limit_is_refused(service):
     question = {"head": "e000", "relation": "plus1", "k": 1}
     assert service.post("/api/predict/batch", {"questions": [question] * 257})[0] == 422
     assert service.post("/api/predict/batch", {"questions": []})[0] == 422
 
 
-def test_b68_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
+def test_b68_s12_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
     assert service.post("/api/predict", b"x" * ((1 << 20) + 1))[0] == 413
     assert service.post("/api/predict", b"x" * (4 << 20))[0] == 413
     head = POSTED + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -215,7 +219,7 @@ def test_b68_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
 
 
 @pytest.mark.parametrize("label", ["\ud800", "a\x00b", "x" * 4_097, ""])
-def test_b70_names_that_cannot_be_are_refused(service, label):
+def test_b70_s12_names_that_cannot_be_are_refused(service, label):
     assert service.post("/api/predict", {"head": label, "relation": "plus1"})[0] == 422
 
 
@@ -239,6 +243,43 @@ def test_b71_s7_foreign_pages_are_not_answered(service, headers):
 
 def test_the_own_page_may_ask(service):
     assert service.ask("GET", "/api/run", Origin=service.address)[0] == 200
+
+
+def asked_at_once(limits: Limits, requests: int) -> list[int]:
+    """The statuses of requests to a route that takes a tenth of a second, all sent at the same time."""
+
+    async def slow(scope, receive, send):
+        await asyncio.sleep(0.1)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(guard: Guard) -> int:
+        sent: list[dict] = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/api/x", "headers": [(b"host", b"127.0.0.1")]}
+        await guard(scope, None, send)
+        return sent[0]["status"]
+
+    async def all_of_them() -> list[int]:
+        guard = Guard(slow, bodies=[], limits=limits)
+        return list(await asyncio.gather(*(ask(guard) for _ in range(requests))))
+
+    return asyncio.run(all_of_them())
+
+
+def test_s12_more_requests_at_once_than_allowed_are_turned_away():
+    assert sorted(asked_at_once(Limits(in_flight=3), 5)) == [200, 200, 200, 503, 503]
+    assert set(asked_at_once(Limits(in_flight=5), 5)) == {200}
+
+
+def test_s12_an_answer_that_takes_too_long_is_given_up():
+    service = Service(lambda: None, Metrics(), Limits(compute_seconds=0.05))
+    with pytest.raises(Refused, match=r"no answer within 0\.05 seconds") as refused:
+        asyncio.run(service.within_time(asyncio.sleep(30)))
+    assert refused.value.status == 503
 
 
 def test_b72_double_lengths_and_long_heads_are_refused(service):

@@ -25,13 +25,14 @@ from tuckerkg.cli_options import (
     RejectsOption,
     RunArgument,
     SetOption,
+    UnguardedOption,
     load_run,
     observer,
     read_options,
     remedied,
     settings_of,
 )
-from tuckerkg.errors import TuckerkgError, printable
+from tuckerkg.errors import TuckerkgError, printable, printable_json
 
 if TYPE_CHECKING:
     from tuckerkg.read_options import ReadOptions
@@ -202,7 +203,7 @@ def evaluate(
         if trust is not None:
             fitted, raw, sets = trust
             more = {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
-        print(json.dumps({**evaluation.as_dict(), **more}, indent=2, ensure_ascii=False))
+        print(printable_json({**evaluation.as_dict(), **more}))
     else:
         show.show_evaluation(evaluation, relations=relations)
         if trust is not None:
@@ -229,6 +230,7 @@ def predict(
     ] = None,
     plain: PlainOption = False,
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
+    unguarded: UnguardedOption = False,
 ) -> None:
     """Name missing links: tails, heads, relations, or the best of the whole graph.
 
@@ -269,9 +271,9 @@ def predict(
             else:
                 facts = loaded.top_missing(top_missing or 1, typed=typed, tick=tick)
     if out is None:
-        show.show_predictions(facts, form)
+        show.show_predictions(facts, form, guard=not unguarded)
     else:
-        write_predictions(facts, out)
+        write_predictions(facts, out, guard=not unguarded)
         print(f"{len(facts):,} facts written to {out}")
 
 
@@ -284,6 +286,7 @@ def score(
     delimiter: DelimiterOption = None,
     header: HeaderOption = None,
     plain: PlainOption = False,
+    unguarded: UnguardedOption = False,
 ) -> None:
     """Give each triple of a file its score and probability."""
     from tuckerkg import show
@@ -291,7 +294,7 @@ def score(
 
     show.check_format(form)
     options = read_options(columns, delimiter, header, "stop", None)
-    show.show_predictions(score_file(load_run(run, plain), file, options), form)
+    show.show_predictions(score_file(load_run(run, plain), file, options), form, guard=not unguarded)
 
 
 @app.command("datasets")

@@ -21,6 +21,7 @@ from tuckerkg.cli_options import (
     load_run,
     read_options,
 )
+from tuckerkg.errors import TuckerkgError, printable_json
 
 
 def explain(
@@ -51,7 +52,7 @@ def explain(
     with bar:
         found = loaded.explain(head, relation, tail, count, tick)
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        print(printable_json(found.as_dict()))
     else:
         show.show_explanation(found)
     if plot is not None:
@@ -149,7 +150,6 @@ def serve(
 
     Example: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/.
     """
-    from tuckerkg.errors import TuckerkgError
 
     try:
         from tuckerkg.serve import server

@@ -28,6 +28,10 @@ DataOption = Annotated[
 PlainOption = Annotated[
     bool, typer.Option("--plain-sigmoid", help="Probability as the score's sigmoid, not fitted on validation.")
 ]
+UnguardedOption = Annotated[
+    bool,
+    typer.Option("--unguarded", help="TSV: names that start with = + - @ as they are, without an apostrophe before."),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
 ]

@@ -22,7 +22,7 @@ from tuckerkg.cli_options import (
     remedied,
     settings_of,
 )
-from tuckerkg.errors import TuckerkgError
+from tuckerkg.errors import TuckerkgError, printable_json
 
 
 def params(
@@ -83,7 +83,7 @@ def inspect(
     read = remedied(read, join=join_inverses, pairs=split_by_pairs, drop=drop_leaks)
     found = examine(read, settings_of(settings, None, {}, changes))
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        print(printable_json(found.as_dict()))
     else:
         show.show_examination(found, relations)
     if html is not None:
@@ -113,7 +113,7 @@ def compare(
         check_plot(plot)
     found = hold([load(folder) for folder in runs], split, told=lambda text: print(text, file=sys.stderr))
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        print(printable_json(found.as_dict()))
     else:
         show.show_comparison(found, relations)
     if plot is not None:

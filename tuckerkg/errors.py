@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class TuckerkgError(Exception):
@@ -85,3 +87,9 @@ def printable(text: str) -> str:
         else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
+
+
+def printable_json(value: Any) -> str:
+    """``value`` as indented JSON in which the same characters are escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(each if each == "\n" or each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -16,6 +16,8 @@ COLUMNS = ("head", "relation", "tail", "score", "probability", "known")
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
 OURS = "urn:tuckerkg:"
+FORMULA = ("=", "+", "-", "@")  # a spreadsheet takes a cell that starts so for a formula
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\s<>"{}|^`\\]+""")
 
 
@@ -29,22 +31,31 @@ def check_output(path: Path) -> None:
         raise TuckerkgError(f"--out {path}: is a folder; name a file")
 
 
-def write_predictions(facts: Sequence[Prediction], path: Path) -> None:
-    """Writes ``facts`` in the format that the file's name stands for, whole or not at all."""
+def write_predictions(facts: Sequence[Prediction], path: Path, *, guard: bool = True) -> None:
+    """Writes ``facts`` in the format that the file's name stands for, whole or not at all; ``guard`` as in ``tsv``."""
     check_output(path)
+    kind = path.suffix.lower()
     try:
-        write_atomic(path, WRITERS[path.suffix.lower()](facts))
+        write_atomic(path, tsv(facts, guard=guard) if kind == ".tsv" else WRITERS[kind](facts))
     except OSError as error:
         raise TuckerkgError(f"--out {path}: cannot be written: {error.strerror}") from error
 
 
-def tsv(facts: Sequence[Prediction]) -> bytes:
-    """With a header; tabs and line ends inside names are written as ``\\t`` and ``\\n``."""
+def tsv(facts: Sequence[Prediction], *, guard: bool = True) -> bytes:
+    """With a header; tabs, line ends and other control characters inside names are escaped: ``\\t``, ``\\x1b``.
+
+    ``guard`` puts an apostrophe before a name that a spreadsheet would run as a formula.
+    """
     lines = ["\t".join(COLUMNS)]
     for fact in facts:
-        names = (name.replace("\t", "\\t").replace("\n", "\\n") for name in (fact.head, fact.relation, fact.tail))
+        names = [_cell(name, guard=guard) for name in (fact.head, fact.relation, fact.tail)]
         lines.append("\t".join([*names, f"{fact.score:.6g}", f"{fact.probability:.6g}", str(int(fact.known))]))
     return ("\n".join(lines) + "\n").encode()
+
+
+def _cell(name: str, *, guard: bool) -> str:
+    cell = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), name)
+    return "'" + cell if guard and cell.startswith(FORMULA) else cell
 
 
 def _json(facts: Sequence[Prediction]) -> bytes:

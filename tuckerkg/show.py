@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tuckerkg.errors import TuckerkgError, printable
+from tuckerkg.errors import TuckerkgError, printable, printable_json
 from tuckerkg.outputs import tsv
 
 if TYPE_CHECKING:
@@ -123,12 +122,12 @@ def show_examination(found: Examination, relations: int) -> None:
         print(f"warning: {printable(warning)}")
 
 
-def show_predictions(facts: Sequence[Prediction], form: str) -> None:
-    """Predicted facts as a table, TSV or JSON."""
+def show_predictions(facts: Sequence[Prediction], form: str, *, guard: bool = True) -> None:
+    """Predicted facts as a table, TSV or JSON; ``guard`` as in ``outputs.tsv``."""
     if form == "json":
-        print(json.dumps([fact.as_dict() for fact in facts], indent=2, ensure_ascii=False))
+        print(printable_json([fact.as_dict() for fact in facts]))
     elif form == "tsv":
-        print(tsv(facts).decode(), end="")
+        print(tsv(facts, guard=guard).decode(), end="")
     else:
         table = Table()
         for column in ("", "head", "relation", "tail"):
