@@ -60,6 +60,9 @@ def test_a_row_whose_start_was_never_beaten_says_so():
     for result in found["wn18rr-tgcn-distmult"].results:
         result |= {"started_from": "wn18rr-none-distmult-100-seed0", "best_epoch": 0.0}
     assert "none: validation kept the decoder's own weights" in page(found)
+    found = outcomes({"wn18rr-tgcn-tucker": 0.49})
+    found["wn18rr-tgcn-tucker"].results[1].update(started_from="wn18rr-none-tucker-100-seed1", best_epoch=0.0)
+    assert "(nothing; in 1 of 3 seeds validation kept the decoder's own weights)" in headline(found)
 
 
 def test_the_headline_names_both_datasets():

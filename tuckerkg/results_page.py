@@ -142,9 +142,13 @@ def _messages(item: Outcome) -> str:
     change = item.by_messages
     if change is None:
         return "–"
-    if any(result.get("started_from") and result["best_epoch"] == 0.0 for result in item.results):
+    kept = sum(bool(result.get("started_from")) and result["best_epoch"] == 0.0 for result in item.results)
+    if kept == len(item.results):
         return f"{_signed(change)} (none: validation kept the decoder's own weights)"
-    return f"{_signed(change)}{' (nothing)' if abs(change) < NOTHING else ''}"
+    words = ["nothing"] if abs(change) < NOTHING else []
+    if kept:
+        words.append(f"in {kept} of {len(item.results)} seeds validation kept the decoder's own weights")
+    return _signed(change) + (f" ({'; '.join(words)})" if words else "")
 
 
 def _curve(found: Outcomes, table: str, symbol: str) -> str:
