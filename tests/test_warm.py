@@ -56,12 +56,15 @@ def test_with_a_first_look_later_on_the_start_cannot_be_the_best(decoder_alone, 
     assert run.state["best_step"] > 0
 
 
-def test_where_only_the_encoder_learns_the_rest_stays_bit_for_bit(decoder_alone, tmp_path):
+@pytest.mark.parametrize("norm", [True, False])
+def test_where_only_the_encoder_learns_the_rest_stays_bit_for_bit(tmp_path, norm):
+    quick = {**SMALL, "decoder.norm": norm, "train.lr": 0.03}
+    alone = api.train(toy_dataset(), out=tmp_path / "alone", encoder="none", overrides=quick, observer=Silent())
     run = api.train(
-        toy_dataset(), out=tmp_path / "top", encoder="tgcn", observer=Silent(), start=decoder_alone,
-        overrides={**SMALL, **IDENTITY, "train.lr": 0.03, "train.evaluate_from": 3.0, "train.learns": "encoder"},
+        toy_dataset(), out=tmp_path / "top", encoder="tgcn", observer=Silent(), start=alone.path,
+        overrides={**IDENTITY, **quick, "train.evaluate_from": 3.0, "train.learns": "encoder"},
     )  # fmt: skip
-    before, after = RunFolder.open(decoder_alone).best().weights, run.folder.best().weights
+    before, after = alone.folder.best().weights, run.folder.best().weights
     same = {name for name in after if name in before and torch.equal(before[name], after[name])}
     assert {name for name in before if not name.startswith("encoder.")} == same
     gain = after["encoder.layers.0.message_norm.weight"]

@@ -151,6 +151,9 @@ class _Loop:
         self.optimiser.set_lr(lr)
         torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
         self.model.train()
+        if train.learns == "encoder":
+            for part in self.model.decoder.modules():
+                part.train(not hasattr(part, "running_mean"))  # the statistics of its norms stay as well
         self.optimiser.zero_grad()
         value = self.model.loss(
             batch, self.loss, train.l2, train.l2_encoded, train.precision, self.regulariser, train.relation_loss
