@@ -36,7 +36,7 @@ def test_threads_of_the_caller_stay_as_they_were():
     assert torch.get_num_threads() == before
 
 
-def test_an_error_in_the_worker_reaches_the_caller():
+def test_f21_an_error_in_the_worker_reaches_the_caller():
     class Broken:
         steps_per_epoch = 1
 

@@ -20,7 +20,8 @@ from tuckerkg.encoders import ENCODERS
 from tuckerkg.interrupt import TrainingInterrupted
 from tuckerkg.losses import LOSSES
 from tuckerkg.run import load
-from tuckerkg.training import Silent, whole_message_graph
+from tuckerkg.training import Silent
+from tuckerkg.validation import whole_message_graph
 
 MODELS = list(itertools.product(ENCODERS, DECODERS))
 ALL = list(itertools.product(ENCODERS, DECODERS, LOSSES, BATCHES))

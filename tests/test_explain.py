@@ -20,8 +20,9 @@ from tuckerkg.explain import Explainer
 from tuckerkg.graph import MessageGraph, edge_weights
 from tuckerkg.model import Encoded
 from tuckerkg.paths import path_confidence, supporting_paths
-from tuckerkg.training import Silent, whole_message_graph
+from tuckerkg.training import Silent
 from tuckerkg.triples import add_inverses
+from tuckerkg.validation import whole_message_graph
 
 N, R = 14, 3
 TRAIN = random_triples(4, N, R, 60)

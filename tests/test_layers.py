@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "tuckerkg"
 
 LAYERS = [
     ["errors"],
-    ["textfile", "download", "archives", "options", "manifest"],
+    ["textfile", "download", "archives", "options", "manifest", "shortage"],
     ["rows", "read_options", "read_report", "known_datasets", "metrics_log", "place", "names", "weights", "versions"],
     ["layout", "parquet", "rdf", "plots", "splitting"],
     ["reading"],
@@ -24,6 +24,7 @@ LAYERS = [
     ["model", "checkpoint", "ahead"],
     ["optimisers"],
     ["config", "evaluate", "interrupt"],
+    ["validation"],
     ["calibrate", "examine", "remedies", "training"],
     ["explain"],
     ["predict", "progress", "reliability", "warm", "fold_in"],

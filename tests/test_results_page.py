@@ -20,7 +20,7 @@ def made_up(row, mrr, seed=0):
         "test": {**dict.fromkeys(METRICS, mrr), "mrr": mrr},
         "test_without_messages": {"mrr": mrr - 0.0015},
         "parameters": {"efp": 1_501_500, "nfp": 3_021_400, "enfp": 2_021_200},
-        "options": {"model": {"dim": row.dim}},
+        "options": {"model": {"dim": row.dim}, "train": {"steps": 300, "epochs": 100.0}},
         "minutes": 41.5,
         "cpu_minutes": 83.0,
         "peak_memory_mb": 1_234,
@@ -105,6 +105,15 @@ def test_a_claim_can_fail(claim):
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.sentence)
 def test_a_claim_waits_for_its_runs(claim, tmp_path):
     assert claim.ours(all_outcomes(tmp_path)) is None
+
+
+def test_a_curve_says_what_its_points_were_given(tmp_path):
+    found = outcomes()
+    assert "300 steps a point on FB15k-237, 300 steps a point on WN18RR" in page(found)
+    longer = found["wn18rr-tgcn-tucker-subgraph20000"].results[0]["options"]
+    longer["train"] = {"steps": 0, "epochs": 12.0}
+    assert "12 epochs or 300 steps a point on WN18RR" in page(found)
+    assert "a point on" not in page(all_outcomes(tmp_path))
 
 
 def test_a_block_is_replaced_between_its_marks(tmp_path):

@@ -140,15 +140,15 @@ def test_f03_a_signal_in_a_step_saves_and_resumes_exactly(tmp_path, uninterrupte
 
 def test_f03_a_signal_while_looking_at_validation_looks_again_after_resuming(tmp_path, uninterrupted, monkeypatch):
     folder = prepare(tmp_path / "run")
-    from tuckerkg import training
+    from tuckerkg import validation
 
-    plain = training.rank
+    plain = validation.rank
 
     def interrupted(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGTERM)
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(training, "rank", interrupted)
+    monkeypatch.setattr(validation, "rank", interrupted)
     with pytest.raises(TrainingInterrupted):
         fit(folder)
     monkeypatch.undo()
@@ -157,12 +157,13 @@ def test_f03_a_signal_while_looking_at_validation_looks_again_after_resuming(tmp
     assert digest(folder) == uninterrupted
 
 
-def test_f03_a_signal_while_saving_lets_the_save_finish(tmp_path, uninterrupted, monkeypatch):
+@pytest.mark.parametrize(("rows", "stopped"), [(0, 10), (1, 11)], ids=["before the look", "after the look"])
+def test_f03_a_signal_while_saving_lets_the_save_finish(tmp_path, uninterrupted, monkeypatch, rows, stopped):
     folder = prepare(tmp_path / "run")
     save = RunFolder.save
 
     def interrupted(self, step, *args, **kwargs):
-        if step == 10 and not folder.metrics()[1:]:
+        if step == 10 and len(folder.metrics()) == rows:
             monkeypatch.undo()  # once: a second signal would end the process
             os.kill(os.getpid(), signal.SIGINT)
         return save(self, step, *args, **kwargs)
@@ -170,7 +171,7 @@ def test_f03_a_signal_while_saving_lets_the_save_finish(tmp_path, uninterrupted,
     monkeypatch.setattr(RunFolder, "save", interrupted)
     with pytest.raises(TrainingInterrupted):
         fit(folder)
-    assert folder.load().step == 11  # the step in which the signal was acted on
+    assert folder.load().step == stopped  # where the signal was acted on
     fit(folder)
     assert digest(folder) == uninterrupted
 
@@ -218,18 +219,18 @@ def test_f18_a_gradient_that_is_not_finite_stops_too(tmp_path, monkeypatch):
 
 
 def test_early_stopping_counts_looks_without_gain(tmp_path, monkeypatch):
-    from tuckerkg import training
+    from tuckerkg import validation
 
     folder = prepare(tmp_path / "run", **{"train.patience": 2, "train.epochs": 50.0})
     ranks = iter([3, 2, 2, 5, 1])
-    plain = training.rank
+    plain = validation.rank
 
     def planned(*args, **kwargs):
         found = plain(*args, **kwargs)
         place = np.full_like(found.best, next(ranks))
         return Ranks(found.triples, place, place, found.candidates)
 
-    monkeypatch.setattr(training, "rank", planned)
+    monkeypatch.setattr(validation, "rank", planned)
     state = fit(folder)
     assert [row["valid"]["mr"] for row in folder.metrics()] == [3, 2, 2, 5]
     assert (state.best_mrr, state.looks_without_gain) == (0.5, 2)

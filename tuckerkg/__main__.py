@@ -11,9 +11,11 @@ def main() -> None:
     """Runs the command line; a person's mistake is one message and exit code 2, never a traceback."""
     from tuckerkg.cli import app
     from tuckerkg.errors import TuckerkgError
+    from tuckerkg.shortage import explained_shortage
 
     try:
-        app()
+        with explained_shortage(lambda: "Close what else runs, or give it a machine with more memory."):
+            app()
     except TuckerkgError as error:
         print(f"tuckerkg: {error}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 2))

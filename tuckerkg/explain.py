@@ -21,8 +21,8 @@ from tuckerkg.graph import Normalise, TracedGraph, edge_weights
 from tuckerkg.model import Encoded, Model
 from tuckerkg.names import Names
 from tuckerkg.paths import Path, supporting_paths
-from tuckerkg.training import whole_message_graph
 from tuckerkg.triples import add_inverses
+from tuckerkg.validation import whole_message_graph
 
 TAKEN_OUT = 24  # facts that are taken out one by one to find their order
 

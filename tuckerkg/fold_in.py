@@ -19,8 +19,8 @@ from tuckerkg.graph import MessageGraph
 from tuckerkg.grouping import RowGroups
 from tuckerkg.losses import ScoreLoss
 from tuckerkg.model import Model
-from tuckerkg.training import whole_message_graph
 from tuckerkg.triples import add_inverses
+from tuckerkg.validation import whole_message_graph
 
 STEPS = 100
 RATE = 0.2  # of the deviation of the trained table

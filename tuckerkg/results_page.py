@@ -37,10 +37,10 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "## TGCN in front of other decoders\n\n" + _details(found, "front"),
         "## Decoders alone\n\nThe same width and loss without an encoder. A TGCN row goes on from its decoder's run, "
         "so it has had more epochs; the minutes of both are given.\n\n" + _details(found, "decoder"),
-        "## Width of the entities (d_r 125)\n\n" + _details(found, "width"),
+        "## Width of the entities (d_r 125)\n\n" + _budgets(found, "width") + _details(found, "width"),
         "## R-GCN with three decompositions\n\n" + _details(found, "rgcn"),
-        "## Number of bases on WN18RR\n\n" + _curve(found, "bases", "n_b"),
-        "## Size of the subgraphs\n\n" + _curve(found, "subgraph", "g_s"),
+        "## Number of bases on WN18RR\n\n" + _budgets(found, "bases") + _curve(found, "bases", "n_b"),
+        "## Size of the subgraphs\n\n" + _budgets(found, "subgraph") + _curve(found, "subgraph", "g_s"),
         "## 1-N against 1-b\n\n" + _details(found, "losses") + "\n\n" + _cost_of_losses(bench),
         "## Best at 100 dimensions, any option\n\n" + _details(found, "best"),
         "## The paper's claims\n\n" + _claims(found),
@@ -149,6 +149,26 @@ def _messages(item: Outcome) -> str:
     if kept:
         words.append(f"in {kept} of {len(item.results)} seeds validation kept the decoder's own weights")
     return _signed(change) + (f" ({'; '.join(words)})" if words else "")
+
+
+def _budgets(found: Outcomes, table: str) -> str:
+    """What each point of a curve was given, in a sentence; empty before the first run."""
+    given: dict[str, set[str]] = {}
+    for item in found.values():
+        if item.row.table == table:
+            given.setdefault(TITLES[item.row.dataset], set()).update(map(_budget, item.results))
+    said = [f"{' or '.join(sorted(budgets))} a point on {title}" for title, budgets in given.items() if budgets]
+    if not said:
+        return ""
+    return (
+        f"Short runs: {', '.join(said)}, where the paper trained for 60,000 iterations. They show the shape of a "
+        "curve, not its height.\n\n"
+    )
+
+
+def _budget(result: Mapping[str, Any]) -> str:
+    train = result["options"]["train"]
+    return f"{train['steps']:,} steps" if train["steps"] else f"{train['epochs']:g} epochs"
 
 
 def _curve(found: Outcomes, table: str, symbol: str) -> str:

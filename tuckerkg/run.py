@@ -25,7 +25,8 @@ from tuckerkg.model import Encoded, Model
 from tuckerkg.names import Names
 from tuckerkg.predict import Prediction, Predictor
 from tuckerkg.reliability import Conformal, Coverage, Reliability, fit_conformal, measure_coverage, reliability
-from tuckerkg.training import choose_device, restore_weights, seen_entities, whole_message_graph
+from tuckerkg.training import choose_device, restore_weights
+from tuckerkg.validation import seen_entities, whole_message_graph
 from tuckerkg.versions import Version, read_version, version_numbers
 from tuckerkg.weights import check_entity_rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -26,13 +26,15 @@ from tuckerkg.config import (
     parse_settings,
 )
 from tuckerkg.errors import NonFiniteError
-from tuckerkg.evaluate import Evaluation, describe_protocol, known_answers, rank, report
-from tuckerkg.graph import MessageGraph
+from tuckerkg.evaluate import Evaluation
 from tuckerkg.interrupt import Interruptions, TrainingInterrupted
 from tuckerkg.model import Model
 from tuckerkg.optimisers import Optimiser
-from tuckerkg.triples import add_inverses
+from tuckerkg.shortage import explained_shortage
+from tuckerkg.validation import Validation
 from tuckerkg.weights import check_weights
+
+SLOW_SAVE = 5.0  # seconds; a save that takes longer is told
 
 
 @dataclass
@@ -47,6 +49,7 @@ class State:
     minutes: float = 0.0
     cpu_minutes: float = 0.0
     started_from: str = ""  # the run whose weights were the start; its minutes count
+    threads: int = 0  # of torch, when this was saved
 
 
 class Observer(Protocol):
@@ -89,7 +92,8 @@ def fit(folder: RunFolder, observer: Observer | None = None) -> State:
     """
     observer = Silent() if observer is None else observer
     settings = parse_settings(folder.settings, str(folder.path))
-    with folder.lock(), Interruptions() as interruptions, _own_random_state(), _threads(settings.train.threads):
+    enough = explained_shortage(lambda: _smaller(folder, settings))
+    with folder.lock(), Interruptions() as interruptions, _own_random_state(), _threads(settings.train.threads), enough:
         return _Loop(folder, settings, observer, interruptions).run()
 
 
@@ -135,6 +139,7 @@ class _Loop:
             with Ahead(self.batches, self.total_steps, self.settings.train.worker) as batches:
                 while True:
                     if self._look_is_due():
+                        self._save()  # a look may take long, and may be killed
                         self._look()
                         self._save()
                     if self.state.step >= self.total_steps or self._out_of_patience():
@@ -214,13 +219,20 @@ class _Loop:
 
     def _save(self) -> None:
         self.clock.tell(self.state)
+        self.state.threads = torch.get_num_threads()
+        start = time.monotonic()
         self.folder.save(
             self.state.step,
             {name: tensor.cpu() for name, tensor in self.model.state_dict().items()},
             self.optimiser.tensors(),
-            {**asdict(self.state), "losses": self.losses},
+            {**asdict(self.state), "losses": self.losses, "settings": self.folder.settings},
             keep={self.state.best_step},
         )
+        if (seconds := time.monotonic() - start) > SLOW_SAVE:
+            self.observer.note(
+                f"saving step {self.state.step} took {seconds:.1f} s: the disk of {self.folder.path} is slow. "
+                "Save less often with a larger train.evaluate_every, or choose a faster place by --out."
+            )
 
     def _restore(self) -> None:
         """Goes on from the newest checkpoint; a fresh run saves its start, which proves that saving works here."""
@@ -233,62 +245,24 @@ class _Loop:
         self.optimiser.restore(checkpoint.optimiser)
         state = dict(checkpoint.state)
         self.losses = list(state.pop("losses", []))
+        changed = differences(state.pop("settings", self.folder.settings), self.folder.settings)
         self.state = State(**state)
+        self._tell_what_changed(changed)
         self.folder.truncate_metrics(self.state.looked_at)
 
-
-class Validation:
-    """Ranks the validation split, filtered by train and valid: the test split is not opened."""
-
-    def __init__(self, folder: RunFolder, settings: Settings, model: Model) -> None:
-        self.settings, self.model = settings, model
-        self.splits = {name: folder.split(name) for name in ("train", "valid")}
-        self.relation_names = folder.relations()
-        num_relations = len(self.relation_names)
-        self.known = known_answers(list(self.splits.values()), num_relations).to(model.entities.device)
-        self.graph = whole_message_graph(model, self.splits["train"])
-        self.seen = seen_entities(self.splits["train"], model.num_entities)
-        self.protocol = describe_protocol(
-            self.splits,
-            split="valid",
-            filtered_by=["train", "valid"],
-            tie_seed=settings.evaluate.tie_seed,
-            num_entities=model.num_entities,
-        )
-
-    def __call__(self, tick: Callable[[int, int], None] | None = None) -> Evaluation:
-        """Encodes once and ranks."""
-        model, evaluate = self.model, self.settings.evaluate
-        encoded = model.encoded(self.graph)
-        ranks = rank(
-            encoded.scores, self.splits["valid"], self.known, model.num_entities, model.num_relations, tick=tick
-        )
-        return report(
-            ranks,
-            split="valid",
-            seen=self.seen,
-            relation_names=self.relation_names,
-            protocol=self.protocol,
-            hits=evaluate.hits,
-            tie_seed=evaluate.tie_seed,
-        )
-
-
-def whole_message_graph(model: Model, train: np.ndarray) -> MessageGraph | None:
-    """The messages at evaluation and prediction: all training triples and their inverses."""
-    encoder: Any = model.encoder
-    if not encoder.uses_graph:
-        return None
-    edges = torch.from_numpy(add_inverses(train, model.num_relations))
-    return MessageGraph.of(edges, model.num_entities, encoder.normalise, order="fewest").to(model.entities.device)
-
-
-def seen_entities(train: np.ndarray, num_entities: int) -> np.ndarray:
-    """Which entities occur in training, ``[N]``."""
-    seen = np.zeros(num_entities, dtype=bool)
-    seen[train[:, 0]] = True
-    seen[train[:, 2]] = True
-    return seen
+    def _tell_what_changed(self, changed: list[str]) -> None:
+        """A run that goes on elsewhere, or with settings edited by hand, goes on as it is now, and says so."""
+        now, then = torch.get_num_threads(), self.state.threads
+        if then not in (0, now):
+            self.observer.note(
+                f"torch has {now} threads, at step {self.state.step} it had {then}: going on, but sums are rounded "
+                f"differently, so the weights will not be equal bit for bit (train.threads={then} would make them so)"
+            )
+        if changed:
+            self.observer.note(
+                f"{self.folder.path}: settings.json was changed since step {self.state.step}; going on with what it "
+                f"says now: {'; '.join(changed)}"
+            )
 
 
 def learning_rate(train: TrainSettings, step: int, total_steps: int) -> float:
@@ -319,6 +293,28 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)
+
+
+def differences(former: Any, now: Any, name: str = "") -> list[str]:
+    """What differs between two trees of settings, in words: ``train.lr 0.01 -> 0.02``."""
+    if not isinstance(former, dict) or not isinstance(now, dict):
+        return [] if former == now else [f"{name} {former} -> {now}"]
+    found = []
+    for key in [*former, *(key for key in now if key not in former)]:
+        place = f"{name}.{key}" if name else key
+        found += differences(former.get(key, "not set"), now.get(key, "not set"), place)
+    return found
+
+
+def _smaller(folder: RunFolder, settings: Settings) -> str:
+    """What to make smaller when there is not enough memory, and what was kept."""
+    sizes = [
+        f"batch.{name} (now {settings.batch[name]:,})" for name in ("queries", "triples") if name in settings.batch
+    ]
+    kept = folder.steps()
+    return f"Train again with a smaller {' or '.join([*sizes, f'model.dim (now {settings.model.dim})'])}. " + (
+        f"The checkpoint of step {kept[-1]} is kept in {folder.path}." if kept else "Nothing was saved yet."
+    )
 
 
 def _mix(seed: int, step: int) -> int:
