@@ -110,6 +110,7 @@ def test_a_claim_waits_for_its_runs(claim, tmp_path):
 def test_a_curve_says_what_its_points_were_given(tmp_path):
     found = outcomes()
     assert "300 steps a point on FB15k-237, 300 steps a point on WN18RR" in page(found)
+    assert page(found).count("| .330 | .330 | +.000 | +.002 (nothing) | 2,021,200 | 41.5 |") == 1
     longer = found["wn18rr-tgcn-tucker-subgraph20000"].results[0]["options"]
     longer["train"] = {"steps": 0, "epochs": 12.0}
     assert "12 epochs or 300 steps a point on WN18RR" in page(found)

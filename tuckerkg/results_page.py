@@ -173,7 +173,7 @@ def _budget(result: Mapping[str, Any]) -> str:
 
 def _curve(found: Outcomes, table: str, symbol: str) -> str:
     items = [item for item in found.values() if item.row.table == table]
-    columns = ["", symbol, "paper MRR", "ours", "difference", "#ENFP", "minutes"]
+    columns = ["", symbol, "paper MRR", "ours", "difference", "messages", "#ENFP", "minutes"]
     return _table(columns, [_point(item) for item in items])
 
 
@@ -185,6 +185,7 @@ def _point(item: Outcome) -> list[str]:
         _short(item.row.printed("mrr")),
         _with_deviation(item),
         "–" if item.difference is None else _signed(item.difference),
+        _messages(item),
         _number(enfp, ","),
         _number(item.minutes, ".1f"),
     ]
