@@ -63,6 +63,14 @@ def test_rescal_equals_the_double_sum_over_a_relations_matrix() -> None:
             assert scores[b, m].item() == pytest.approx(phi.item(), abs=1e-12)
 
 
+def test_rescal_can_norm_the_head() -> None:
+    plain, normed = RESCAL(3, 9).double(), RESCAL(3, 9, norm=True).double()
+    heads, relations = torch.randn(7, 3, dtype=torch.float64) + 2.0, torch.randn(5, 9, dtype=torch.float64)
+    by_hand = (heads - heads.mean(0)) / (heads.var(0, unbiased=False) + normed.norm.eps).sqrt()
+    ids = torch.tensor([0, 1, 4, 1, 2, 3, 0])
+    assert torch.allclose(normed.query(heads, relations, ids), plain.query(by_hand, relations, ids))
+
+
 def test_gradients_of_both_queries() -> None:
     for decoder, width in ((ComplEx(4, 4), 4), (RESCAL(4, 16), 16)):
         heads = torch.randn(4, 4, dtype=torch.double, requires_grad=True)
