@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -22,6 +22,12 @@ from tuckerkg.warm import start_from
 
 CLOSE = 0.003  # below the paper's MRR by no more than this counts as reached
 NOTHING = 0.002  # a change of MRR by less than this is none
+
+
+def budget(result: Mapping[str, Any]) -> str:
+    """How long a run was trained, in words: ``300 steps`` or ``16 epochs``."""
+    train = result["options"]["train"]
+    return f"{train['steps']:,} steps" if train["steps"] else f"{train['epochs']:g} epochs"
 
 
 @dataclass(frozen=True)

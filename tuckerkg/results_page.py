@@ -10,7 +10,7 @@ from typing import Any
 from tuckerkg.claims import Outcomes, claims
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper import METRICS, paper_rows
-from tuckerkg.reproduce import NOTHING, Outcome, outcome
+from tuckerkg.reproduce import NOTHING, Outcome, budget, outcome
 
 TITLES = {"fb15k-237": "FB15k-237", "wn18rr": "WN18RR"}
 HITS = METRICS[1:]
@@ -156,7 +156,7 @@ def _budgets(found: Outcomes, table: str) -> str:
     given: dict[str, set[str]] = {}
     for item in found.values():
         if item.row.table == table:
-            given.setdefault(TITLES[item.row.dataset], set()).update(map(_budget, item.results))
+            given.setdefault(TITLES[item.row.dataset], set()).update(map(budget, item.results))
     said = [f"{' or '.join(sorted(budgets))} a point on {title}" for title, budgets in given.items() if budgets]
     if not said:
         return ""
@@ -164,11 +164,6 @@ def _budgets(found: Outcomes, table: str) -> str:
         f"Short runs: {', '.join(said)}, where the paper trained for 60,000 iterations. They show the shape of a "
         "curve, not its height.\n\n"
     )
-
-
-def _budget(result: Mapping[str, Any]) -> str:
-    train = result["options"]["train"]
-    return f"{train['steps']:,} steps" if train["steps"] else f"{train['epochs']:g} epochs"
 
 
 def _curve(found: Outcomes, table: str, symbol: str) -> str:
