@@ -65,6 +65,14 @@ def test_a_row_whose_start_was_never_beaten_says_so():
     assert "(nothing; in 1 of 3 seeds validation kept the decoder's own weights)" in headline(found)
 
 
+def test_a_row_whose_weights_are_from_before_the_messages_says_so():
+    found = outcomes({"wn18rr-tgcn-tucker": 0.49})
+    for result, epoch in zip(found["wn18rr-tgcn-tucker"].results, (34.0, 42.0, 40.0), strict=True):
+        result["options"]["batch"] = {"messages_from": 40.0}
+        result["best_epoch"] = epoch
+    assert "(nothing; in 2 of 3 seeds validation kept the decoder's own weights)" in headline(found)
+
+
 def test_the_headline_names_both_datasets():
     text = headline(outcomes({"wn18rr-tgcn-tucker": 0.49}))
     assert "| WN18RR | .482 | .490 ± .000 |" in text

@@ -142,13 +142,20 @@ def _messages(item: Outcome) -> str:
     change = item.by_messages
     if change is None:
         return "–"
-    kept = sum(bool(result.get("started_from")) and result["best_epoch"] == 0.0 for result in item.results)
+    kept = sum(map(_decoders_own, item.results))
     if kept == len(item.results):
         return f"{_signed(change)} (none: validation kept the decoder's own weights)"
     words = ["nothing"] if abs(change) < NOTHING else []
     if kept:
         words.append(f"in {kept} of {len(item.results)} seeds validation kept the decoder's own weights")
     return _signed(change) + (f" ({'; '.join(words)})" if words else "")
+
+
+def _decoders_own(result: Mapping[str, Any]) -> bool:
+    """Whether the weights that validation kept are a start's, or from an epoch before the messages began."""
+    begins = result["options"].get("batch", {}).get("messages_from", 0.0)
+    started = bool(result.get("started_from")) or begins > 0.0
+    return started and bool(result["best_epoch"] <= begins)
 
 
 def _budgets(found: Outcomes, table: str) -> str:
