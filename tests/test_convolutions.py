@@ -31,7 +31,7 @@ def test_conve_equals_the_loop_over_the_picture() -> None:
     decoder = at_rest(ConvE(6, 6, height=2, filters=2, kernel=2))
     heads, relations = tables(6)
     found = decoder.query(heads, relations, IDS)
-    kernels, biases = decoder.convolution.weight, decoder.convolution.bias
+    kernels = decoder.convolution.weight
     for b in range(3):
         picture = [*heads[b].view(2, 3).tolist(), *relations[IDS[b]].view(2, 3).tolist()]  # 4 x 3
         maps = []
@@ -39,7 +39,7 @@ def test_conve_equals_the_loop_over_the_picture() -> None:
             for y in range(3):
                 for x in range(2):
                     near = sum(kernels[f, 0, i, j].item() * picture[y + i][x + j] for i in range(2) for j in range(2))
-                    maps.append(relu(near + biases[f].item()))
+                    maps.append(relu(near))
         for k in range(6):
             row = decoder.project.weight[k].tolist()
             value = sum(w * m for w, m in zip(row, maps, strict=True)) + decoder.project.bias[k].item()
@@ -50,7 +50,7 @@ def test_conv_transe_equals_the_loop_over_positions() -> None:
     decoder = at_rest(ConvTransE(5, 5, filters=2, kernel=3))
     heads, relations = tables(5)
     found = decoder.query(heads, relations, IDS)
-    kernels, biases = decoder.convolution.weight, decoder.convolution.bias
+    kernels = decoder.convolution.weight
     for b in range(3):
         lines = (heads[b].tolist(), relations[IDS[b]].tolist())
         maps = []
@@ -62,7 +62,7 @@ def test_conv_transe_equals_the_loop_over_positions() -> None:
                     for i in range(3)
                     if 0 <= x + i - 1 < 5
                 )
-                maps.append(relu(near + biases[f].item()))
+                maps.append(relu(near))
         for k in range(5):
             row = decoder.project.weight[k].tolist()
             value = sum(w * m for w, m in zip(row, maps, strict=True)) + decoder.project.bias[k].item()
@@ -74,6 +74,23 @@ def test_gradients_of_the_queries(decoder: torch.nn.Module) -> None:
     decoder = decoder.double().eval()
     heads, relations = (table.requires_grad_() for table in tables(6))
     assert torch.autograd.gradcheck(lambda h, e: decoder.query(h, e, IDS), (heads, relations))
+
+
+def test_head_and_relation_may_be_normed_each_on_its_own() -> None:
+    heads, relations = torch.randn(3, 6), torch.randn(4, 6)
+    for norm_each, differs in ((False, True), (True, False)):
+        decoder = ConvE(6, 6, height=2, kernel=2, norm_each=norm_each, input_dropout=0.0, map_dropout=0.0, dropout=0.0)
+        torch.manual_seed(0)
+        found, scaled = decoder.query(heads, relations, IDS), decoder.query(heads, 1e3 * relations, IDS)
+        assert torch.allclose(found, scaled, atol=1e-3) != differs
+
+
+def test_the_model_sets_the_precision_of_a_training_step_only() -> None:
+    decoder = ConvE(6, 6, height=2, kernel=2)
+    heads, relations = torch.randn(3, 6), torch.randn(4, 6)
+    exact = decoder.eval().query(heads, relations, IDS)
+    decoder.precision = "bfloat16"
+    assert torch.equal(decoder.query(heads, relations, IDS), exact)
 
 
 def test_one_query_alone_can_be_trained_on() -> None:

@@ -158,6 +158,8 @@ class Model(nn.Module):
         if batch.kept is not None:
             entities = F.embedding(batch.kept, entities)
         heads = F.embedding(batch.heads, entities)
+        if hasattr(self.decoder, "precision"):
+            self.decoder.precision = precision  # type: ignore[assignment]
         queries = self.query(heads, relations, batch.relation_ids, batch.groups)
         less = batch.log_chance if loss.sums_candidates else None
         compare, asked, candidates = self.comparison(queries, entities, batch.candidate_ids, less)

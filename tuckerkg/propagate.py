@@ -190,8 +190,42 @@ class _FactorProducts(torch.autograd.Function):
             rows = (graph.gather.forward.part(bucket.start, bucket.stop) @ entities).view(shape)
             out = grad_rows[bucket.start : bucket.stop].view(shape)
             torch.mul(gradient, factors[bucket.relation_ids][:, None], out=out)
-            grad_factors[bucket.relation_ids] = (gradient * rows).sum(1)
+            grad_factors[bucket.relation_ids] = rows.mul_(gradient).sum(1)
         return graph.gather.back @ grad_rows, grad_factors, None
+
+
+def strength_sum(entities: Tensor, strengths: Tensor, graph: MessageGraph) -> Tensor:
+    """``sum over edges of a_r h_u / c``: ``entities [N, d]``, ``strengths [2R]`` -> ``[N, d]``."""
+    if graph.scatter.transposed is None:
+        return graph.scatter @ ((graph.gather @ entities) * strengths[graph.groups.relation_ids][:, None])
+    sums: Tensor = _StrengthSum.apply(entities, strengths, graph)  # type: ignore[no-untyped-call]
+    return sums
+
+
+class _StrengthSum(torch.autograd.Function):
+    """Strengths scale the numbers of the sparse matrices, of which there are fewer than of the messages."""
+
+    @staticmethod
+    def forward(ctx: Any, entities: Tensor, strengths: Tensor, graph: MessageGraph) -> Tensor:
+        rows = graph.gather.forward @ entities  # [P', d]
+        ctx.save_for_backward(rows, strengths)
+        ctx.graph = graph
+        return graph.scatter.forward.scaled(strengths[graph.groups.relation_ids]) @ rows
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        rows, strengths = ctx.saved_tensors
+        graph: MessageGraph = ctx.graph
+        relation_ids = graph.groups.relation_ids
+        grad_rows = graph.scatter.back @ gradients[0].contiguous()  # [P', d], before the strengths
+        slopes = torch.cat(
+            [
+                (mine * other).sum(1)
+                for mine, other in zip(rows.split(ROWS_AT_ONCE), grad_rows.split(ROWS_AT_ONCE), strict=True)
+            ]
+        )  # [P']
+        grad_strengths = torch.zeros_like(strengths).index_add_(0, relation_ids, slopes)
+        return graph.gather.back.scaled(strengths[relation_ids]) @ grad_rows, grad_strengths, None
 
 
 def normalised_sum(messages: Tensor, graph: MessageGraph, norm: WeightedBatchNorm) -> Tensor:

@@ -40,6 +40,11 @@ class SparseRows:
             self.columns, x, self.offsets, mode="sum", per_sample_weights=self.weights, include_last_offset=True
         )
 
+    def scaled(self, factors: Tensor) -> SparseRows:
+        """Column j times ``factors[j]``."""
+        weights = factors[self.columns]
+        return SparseRows(self.columns, self.offsets, weights if self.weights is None else self.weights * weights)
+
     def part(self, start: int, stop: int) -> SparseRows:
         """Rows ``start`` to ``stop`` alone."""
         if self.offsets is None:
@@ -70,6 +75,16 @@ class SparseMatrix:
             return self.forward @ x
         product: Tensor = _Product.apply(self, x)  # type: ignore[no-untyped-call]
         return product
+
+    def scaled(self, factors: Tensor) -> SparseMatrix:
+        """Column j times ``factors[j]``, through which no gradient flows."""
+        if self.transposed is None:
+            return SparseMatrix(self.forward.scaled(factors), None)
+        rows = self.transposed
+        weights = factors if rows.offsets is None else factors.repeat_interleave(rows.offsets.diff())
+        if rows.weights is not None:
+            weights = weights * rows.weights
+        return SparseMatrix(self.forward.scaled(factors), SparseRows(rows.columns, rows.offsets, weights))
 
     @property
     def back(self) -> SparseRows:

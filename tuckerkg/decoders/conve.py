@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuckerkg.dot import DotProduct
+from tuckerkg.dot import DotProduct, Precision
+from tuckerkg.dropout import dropout, kept_bytes
+from tuckerkg.feature_maps import picture_windows, projected_maps
 from tuckerkg.grouping import RowGroups
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout, Positive
@@ -16,12 +18,15 @@ class ConvE(nn.Module):
     """The query is a small convolutional network's view of head over relation, each a picture of ``height`` rows.
 
     ``q = relu(norm(W vec(relu(norm(conv(norm([h; e_r])))))))``. The published model adds a bias per entity to the
-    score: ``model.bias="free"``.
+    score: ``model.bias="free"``, and one per filter, which the norm behind it takes out again.
+    Its first norm is one for the whole picture; with ``norm_each`` head and relation have one each, for encoders that
+    give them different sizes.
     """
 
     compare = DotProduct()
+    precision: Precision = "float32"  # of the projection in a training step; the model sets it
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (options, by keyword only)
         self,
         dim: int,
         relation_dim: int,
@@ -32,6 +37,7 @@ class ConvE(nn.Module):
         input_dropout: Dropout = 0.2,
         map_dropout: Dropout = 0.2,
         dropout: Dropout = 0.3,
+        norm_each: bool = False,
     ) -> None:
         super().__init__()
         if dim != relation_dim or dim % height:
@@ -46,18 +52,20 @@ class ConvE(nn.Module):
                 "choose a smaller kernel or another decoder.height"
             )
         self.input_dropout, self.map_dropout, self.dropout = input_dropout, map_dropout, dropout
-        self.input_norm = nn.BatchNorm2d(1)
-        self.convolution = nn.Conv2d(1, filters, kernel)
-        self.map_norm = nn.BatchNorm2d(filters)
+        self.input_norm = nn.BatchNorm1d(2 if norm_each else 1)
+        self.convolution = nn.Conv2d(1, filters, kernel, bias=False)
+        self.map_norm = WeightedBatchNorm(filters)
         self.project = nn.Linear(filters * (2 * height - kernel + 1) * (width - kernel + 1), dim)
         self.norm = WeightedBatchNorm(dim)
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
         rows = torch.cat([heads, F.embedding(relation_ids, relations)], 1)
-        picture = self.input_norm(rows.view(len(rows), 1, 2 * self.height, -1))
-        picture = F.dropout(picture, self.input_dropout, self.training)
-        maps = F.relu(self.map_norm(self.convolution(picture)))
-        maps = F.dropout2d(maps, self.map_dropout, self.training)
-        queries = F.dropout(self.project(maps.flatten(1)), self.dropout, self.training)
-        return F.relu(self.norm(queries))
+        rows = self.input_norm(rows.view(len(rows), self.input_norm.num_features, -1))
+        pictures = dropout(rows.view(len(rows), 2 * self.height, -1), self.input_dropout, self.training)
+        filters = (len(rows), self.convolution.out_channels, 1)  # a map is dropped as a whole
+        windows = picture_windows(pictures, self.convolution.kernel_size[0])
+        kept, gain = kept_bytes(self.map_dropout, self.training, filters, rows.device)
+        precision = self.precision if self.training else "float32"
+        queries = projected_maps(windows, self.convolution, self.map_norm, self.project, kept, gain, precision)
+        return F.relu(self.norm(dropout(queries, self.dropout, self.training)))

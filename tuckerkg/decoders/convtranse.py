@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuckerkg.dot import DotProduct
+from tuckerkg.dot import DotProduct, Precision
+from tuckerkg.dropout import dropout, kept_bytes
+from tuckerkg.feature_maps import line_windows, projected_maps
 from tuckerkg.grouping import RowGroups
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout, Positive
@@ -19,6 +21,7 @@ class ConvTransE(nn.Module):
     """
 
     compare = DotProduct()
+    precision: Precision = "float32"  # of the projection in a training step; the model sets it
 
     def __init__(
         self,
@@ -39,16 +42,18 @@ class ConvTransE(nn.Module):
             )
         self.input_dropout, self.map_dropout, self.dropout = input_dropout, map_dropout, dropout
         self.input_norm = nn.BatchNorm1d(2)
-        self.convolution = nn.Conv1d(2, filters, kernel, padding=kernel // 2)
-        self.map_norm = nn.BatchNorm1d(filters)
+        self.convolution = nn.Conv1d(2, filters, kernel, bias=False)
+        self.map_norm = WeightedBatchNorm(filters)
         self.project = nn.Linear(filters * dim, dim)
         self.norm = WeightedBatchNorm(dim)
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
         lines = self.input_norm(torch.stack([heads, F.embedding(relation_ids, relations)], 1))  # [B, 2, d]
-        lines = F.dropout(lines, self.input_dropout, self.training)
-        maps = F.relu(self.map_norm(self.convolution(lines)))
-        maps = F.dropout(maps, self.map_dropout, self.training)
-        queries = F.dropout(self.project(maps.flatten(1)), self.dropout, self.training)
-        return F.relu(self.norm(queries))
+        lines = dropout(lines, self.input_dropout, self.training)
+        maps = (len(lines), self.convolution.out_channels, lines.shape[2])
+        kept, gain = kept_bytes(self.map_dropout, self.training, maps, lines.device)
+        windows = line_windows(lines, self.convolution.kernel_size[0])
+        precision = self.precision if self.training else "float32"
+        queries = projected_maps(windows, self.convolution, self.map_norm, self.project, kept, gain, precision)
+        return F.relu(self.norm(dropout(queries, self.dropout, self.training)))

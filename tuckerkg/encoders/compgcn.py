@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout, NonNegative, Positive
@@ -58,28 +60,33 @@ class CompGCNLayer(nn.Module):
         """``entities [N, in_dim]``, ``relations [2R, in_dim]`` -> ``[N, out_dim]``, ``[2R, out_relation_dim]``."""
         total = compose(self.composition, entities, self.self_relation) @ self.own
         if graph.num_edges:
-            for inverse, weight in ((False, self.along), (True, self.against)):
-                sums = self._sums(entities, relations, graph, inverse=inverse) @ weight
-                total = total + F.dropout(sums, self.dropout, self.training)
+            for sums, weight in zip(self._sums(entities, relations, graph), (self.along, self.against), strict=True):
+                total = total + dropout(sums @ weight, self.dropout, self.training)
         encoded: Tensor = self.norm(total / 3.0 + self.bias)
         return encoded, relations @ self.relation_weight
 
-    def _sums(self, entities: Tensor, relations: Tensor, graph: MessageGraph, *, inverse: bool) -> Tensor:
-        """``sum over edges of phi(h_u, z_r) / c`` of one direction, ``[N, in_dim]``."""
-        ids = torch.arange(self.num_relations, device=relations.device)
-        mine = ((ids >= self.num_relations // 2) == inverse).to(relations.dtype)[:, None]  # [2R, 1]
+    def _sums(self, entities: Tensor, relations: Tensor, graph: MessageGraph) -> tuple[Tensor, Tensor]:
+        """``sum over edges of phi(h_u, z_r) / c`` of relations and of their inverses, ``[N, in_dim]`` each."""
+        inverse = graph.groups.relation_ids >= self.num_relations // 2  # [P']
+        rows = self._rows(entities, relations, graph)
+        sums = [graph.scatter.scaled(part.to(rows.dtype)) @ rows for part in (~inverse, inverse)]
+        if self.composition == "correlation":
+            spectra = (torch.complex(*total.chunk(2, 1)) for total in sums)
+            sums = [torch.fft.irfft(spectrum, n=entities.shape[1]) for spectrum in spectra]
+        along, against = sums
+        return along, against
+
+    def _rows(self, entities: Tensor, relations: Tensor, graph: MessageGraph) -> Tensor:
+        """phi of every row with its relation, ``[P', in_dim]``; correlations as halves of their spectra."""
         if self.composition == "multiplication":
-            return graph.scatter @ factor_products(entities, relations * mine, graph)
+            return factor_products(entities, relations, graph)
         if self.composition == "subtraction":
-            neighbours = graph.scatter @ factor_products(entities, mine.expand(-1, entities.shape[1]), graph)
-            ones = entities.new_ones(len(entities), 1).expand(-1, relations.shape[1])
-            return neighbours - graph.scatter @ factor_products(ones, relations * mine, graph)
-        width = entities.shape[1]
-        near, far = _parts(torch.fft.rfft(entities)), _parts(torch.fft.rfft(relations) * mine)
-        sums = graph.scatter @ _conjugate_products(near, far, graph)
-        real, imaginary = sums.chunk(2, 1)
-        turned: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=width)
-        return turned
+            shares = graph.gather @ entities.new_ones(len(entities), 1)  # [P', 1] what a row's sources add up to
+            return graph.gather @ entities - shares * F.embedding(graph.groups.relation_ids, relations)
+        products: Tensor = _ConjugateProducts.apply(  # type: ignore[no-untyped-call]
+            graph.gather @ _parts(torch.fft.rfft(entities)), _parts(torch.fft.rfft(relations)), graph
+        )
+        return products
 
 
 def compose(composition: Composition, entities: Tensor, relations: Tensor) -> Tensor:
@@ -98,12 +105,42 @@ def _parts(spectrum: Tensor) -> Tensor:
     return torch.cat([spectrum.real, spectrum.imag], 1)
 
 
-def _conjugate_products(near: Tensor, far: Tensor, graph: MessageGraph) -> Tensor:
-    """``conj(near) far`` of every row, both kept as halves: ``[N, 2 f], [2R, 2 f] -> [P', 2 f]``."""
-    c, d = far.chunk(2, 1)
-    ac, bd = factor_products(near, far, graph).chunk(2, 1)
-    ad, bc = factor_products(near, torch.cat([d, c], 1), graph).chunk(2, 1)
-    return torch.cat([ac + bd, ad - bc], 1)
+class _ConjugateProducts(torch.autograd.Function):
+    """``conj(near) far`` of every row with its relation, all as halves: ``[P', 2 f], [2R, 2 f] -> [P', 2 f]``."""
+
+    @staticmethod
+    def forward(ctx: Any, near: Tensor, far: Tensor, graph: MessageGraph) -> Tensor:
+        ctx.save_for_backward(near, far)
+        ctx.graph = graph
+        products = torch.empty_like(near)
+        for (a, b), (c, d), (real, imaginary) in _by_relation(graph, far, near, products):
+            torch.mul(a, c, out=real).addcmul_(b, d)
+            torch.mul(a, d, out=imaginary).addcmul_(b, c, value=-1.0)
+        return products
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        near, far = ctx.saved_tensors
+        graph: MessageGraph = ctx.graph
+        grad_near, grad_far = torch.empty_like(near), torch.zeros_like(far)
+        places = iter(graph.groups.buckets)
+        for (a, b), (c, d), (real, imaginary), (grad_a, grad_b) in _by_relation(
+            graph, far, near, gradients[0].contiguous(), grad_near
+        ):
+            torch.mul(real, c, out=grad_a).addcmul_(imaginary, d)
+            torch.mul(real, d, out=grad_b).addcmul_(imaginary, c, value=-1.0)
+            grad_c = (real * a).addcmul_(imaginary, b, value=-1.0).sum(1)
+            grad_d = (real * b).addcmul_(imaginary, a).sum(1)
+            grad_far[next(places).relation_ids] = torch.cat([grad_c, grad_d], 1)
+        return grad_near, grad_far, None
+
+
+def _by_relation(graph: MessageGraph, far: Tensor, near: Tensor, *others: Tensor) -> Iterator[list[list[Tensor]]]:
+    """Bucket by bucket the halves of ``near``, of ``far`` and of ``others``, ``[relations, rows or 1, f]`` each."""
+    for bucket in graph.groups.buckets:
+        rows = [t[bucket.start : bucket.stop].view(-1, bucket.length, t.shape[1]) for t in (near, *others)]
+        rows.insert(1, far[bucket.relation_ids][:, None])
+        yield [list(part.chunk(2, 2)) for part in rows]
 
 
 class CompGCN(nn.Module):
@@ -157,5 +194,5 @@ class CompGCN(nn.Module):
         graph = MessageGraph.empty(len(entities), entities.device) if graph is None else graph
         for layer in self.layers:
             entities, relations = layer(entities, relations, graph)
-            entities = F.dropout(torch.tanh(entities), self.dropout, self.training)
+            entities = dropout(torch.tanh(entities), self.dropout, self.training)
         return entities, relations

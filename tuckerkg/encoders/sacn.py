@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
 from tuckerkg.options import Dropout, NonNegative, Positive
-from tuckerkg.propagate import factor_products
+from tuckerkg.propagate import strength_sum
 
 
 class SACNLayer(nn.Module):
@@ -34,11 +34,10 @@ class SACNLayer(nn.Module):
 
     def forward(self, entities: Tensor, graph: MessageGraph) -> Tensor:
         """``entities [N, in_dim] -> [N, out_dim]``."""
-        turned = entities @ self.weight
+        turned = entities
         if graph.num_edges:
-            strengths = self.strengths[:, None].expand(-1, turned.shape[1])
-            turned = turned + graph.scatter @ factor_products(turned, strengths, graph)
-        out: Tensor = self.norm(turned + self.bias)
+            turned = turned + strength_sum(entities, self.strengths, graph)  # the matrix is the same for all
+        out: Tensor = self.norm(torch.addmm(self.bias, turned, self.weight))
         return out
 
 
@@ -78,5 +77,5 @@ class SACN(nn.Module):
         """``entities [N, d]``, ``relations [2R, d_r]`` -> entities ``[N, out_dim]``, the same relations."""
         graph = MessageGraph.empty(len(entities), entities.device) if graph is None else graph
         for layer in self.layers:
-            entities = F.dropout(torch.tanh(layer(entities, graph)), self.dropout, self.training)
+            entities = dropout(torch.tanh(layer(entities, graph)), self.dropout, self.training)
         return entities, relations
