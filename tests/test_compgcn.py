@@ -110,6 +110,19 @@ def test_sacn_gradients_reach_the_strength_of_every_relation():
     assert torch.autograd.gradcheck(run, (entities, strengths))
 
 
+@pytest.mark.parametrize("encoder", [SACN, CompGCN])
+def test_messages_of_strength_0_begin_unheard_but_learn(encoder):
+    graph, entities, relations = MessageGraph.of(some_edges(), N), torch.randn(N, D), torch.randn(2 * R, D)
+    for strength, heard in ((0.0, False), (1.0, True)):
+        torch.manual_seed(0)
+        made = encoder(D, D, 2 * R, layers=1, strength=strength).eval()
+        found, without = made(graph, entities, relations)[0], made(None, entities, relations)[0]
+        assert torch.allclose(found, without, atol=1e-6) != heard
+        found.square().sum().backward()
+        layer = made.layers[0]
+        assert (layer.strengths if encoder is SACN else layer.along).grad.abs().sum() > 0
+
+
 def test_without_messages_both_encoders_still_see_the_entities():
     for encoder in (SACN(D, D, 2 * R, out_dim=6), CompGCN(D, D, 2 * R, out_dim=6)):
         encoder.eval()

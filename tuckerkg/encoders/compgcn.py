@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, NonNegative, Positive
+from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive
 from tuckerkg.propagate import factor_products
 
 Composition = Literal["subtraction", "multiplication", "correlation"]
@@ -36,9 +36,10 @@ class CompGCNLayer(nn.Module):
         *,
         composition: Composition = "correlation",
         dropout: float = 0.0,
+        strength: float = 1.0,
     ) -> None:
         super().__init__()
-        self.composition, self.dropout = composition, dropout
+        self.composition, self.dropout, self.strength = composition, dropout, strength
         self.along = nn.Parameter(torch.empty(in_dim, out_dim))
         self.against = nn.Parameter(torch.empty(in_dim, out_dim))
         self.own = nn.Parameter(torch.empty(in_dim, out_dim))
@@ -50,8 +51,10 @@ class CompGCNLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier's start, bias 0."""
-        for matrix in (self.along, self.against, self.own, self.self_relation, self.relation_weight):
+        """Xavier's start, that of the messages' matrices times ``strength``; bias 0."""
+        for matrix in (self.along, self.against):
+            nn.init.xavier_normal_(matrix, self.strength)
+        for matrix in (self.own, self.self_relation, self.relation_weight):
             nn.init.xavier_normal_(matrix)
         nn.init.zeros_(self.bias)
         self.norm.reset_parameters()
@@ -147,7 +150,8 @@ class CompGCN(nn.Module):
     """The encoder: ``layers`` CompGCN layers, each followed by tanh and ``dropout``; messages have ``message_dropout``.
 
     ``out_dim`` is the width of every layer's output; 0 is that of the embeddings. Relations have the same width, but
-    after the last layer the decoder may need ``out_relation_dim`` (0: the same).
+    after the last layer the decoder may need ``out_relation_dim`` (0: the same). ``strength`` scales the start of the
+    matrices that messages meet: from 0 on, messages that begin late (``batch.messages_from``) begin unheard.
     """
 
     uses_graph = True
@@ -166,6 +170,7 @@ class CompGCN(nn.Module):
         normalise: Normalise = "symmetric",
         message_dropout: Dropout = 0.1,
         dropout: Dropout = 0.3,
+        strength: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__()
         if dim != relation_dim:
@@ -180,7 +185,7 @@ class CompGCN(nn.Module):
         widths = [dim] + [self.out_dim] * layers
         relation_widths = [*widths[1:-1], self.out_relation_dim]
         self.layers = nn.ModuleList(
-            CompGCNLayer(*shape, num_relations, composition=composition, dropout=message_dropout)
+            CompGCNLayer(*shape, num_relations, composition=composition, dropout=message_dropout, strength=strength)
             for shape in zip(widths, widths[1:], relation_widths, strict=False)
         )
 

@@ -10,15 +10,16 @@ from torch import Tensor, nn
 from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, NonNegative, Positive
+from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive
 from tuckerkg.propagate import strength_sum
 
 
 class SACNLayer(nn.Module):
     """``h'_v = norm(sum over edges (u, r, v) of a_r h_u W / c + h_v W + b)``, before the tanh."""
 
-    def __init__(self, in_dim: int, out_dim: int, num_relations: int) -> None:
+    def __init__(self, in_dim: int, out_dim: int, num_relations: int, *, strength: float = 1.0) -> None:
         super().__init__()
+        self.strength = strength
         self.strengths = nn.Parameter(torch.empty(num_relations))  # a_r
         self.weight = nn.Parameter(torch.empty(in_dim, out_dim))
         self.bias = nn.Parameter(torch.empty(out_dim))
@@ -26,8 +27,8 @@ class SACNLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Strengths start at 1, the matrix as Xavier has it, bias 0."""
-        nn.init.ones_(self.strengths)
+        """Strengths start at ``strength``, the matrix as Xavier has it, bias 0."""
+        nn.init.constant_(self.strengths, self.strength)
         nn.init.xavier_normal_(self.weight)
         nn.init.zeros_(self.bias)
         self.norm.reset_parameters()
@@ -45,7 +46,8 @@ class SACN(nn.Module):
     """The encoder: ``layers`` weighted graph convolutions, each followed by tanh and ``dropout``.
 
     ``out_dim`` is the width of every layer's output, 0 that of the embeddings. The relations' embeddings pass
-    unchanged; ``num_relations`` counts inverses.
+    unchanged; ``num_relations`` counts inverses. ``strength`` is the start of all relations' weights: from 0 on,
+    messages that begin late (``batch.messages_from``) begin unheard.
     """
 
     uses_graph = True
@@ -61,12 +63,13 @@ class SACN(nn.Module):
         out_dim: NonNegative = 0,
         normalise: Normalise = "degree",
         dropout: Dropout = 0.0,
+        strength: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__()
         self.normalise: Normalise = normalise
         self.out_dim, self.out_relation_dim, self.dropout = out_dim or dim, relation_dim, dropout
         widths = [dim] + [self.out_dim] * layers
-        self.layers = nn.ModuleList(SACNLayer(*pair, num_relations) for pair in pairwise(widths))
+        self.layers = nn.ModuleList(SACNLayer(*pair, num_relations, strength=strength) for pair in pairwise(widths))
 
     def reset_parameters(self) -> None:
         """Starts every parameter anew."""
