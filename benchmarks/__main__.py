@@ -21,17 +21,29 @@ from rich.table import Table
 
 from benchmarks.measure import Line, machine
 
-STAGES = ("train-step", "loss", "r-gcn-layer", "evaluate", "read", "growth", "1-n", "predict", "epoch")
+STAGES = ("train-step", "loss", "r-gcn-layer", "convolution", "evaluate", "read", "growth", "1-n", "predict", "epoch")
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
-    from benchmarks import epoch, evaluation, growth, losses, one_to_many, prediction, reading, rgcn_layer, train_step
+    from benchmarks import (
+        convolution,
+        epoch,
+        evaluation,
+        growth,
+        losses,
+        one_to_many,
+        prediction,
+        reading,
+        rgcn_layer,
+        train_step,
+    )
 
     stages: dict[str, Callable[[], Iterator[Line]]] = {
         "train-step": lambda: train_step.run(share),
         "loss": losses.run,
         "r-gcn-layer": lambda: rgcn_layer.run(peers),
+        "convolution": convolution.run,
         "evaluate": lambda: evaluation.run(peers),
         "read": lambda: reading.run(peers),
         "growth": growth.run,

@@ -52,3 +52,16 @@ def test_the_per_edge_form_has_our_loss_and_gradients():
     parameters = list(trainer.model.parameters())
     for mine, other in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(slow, parameters), strict=True):
         assert torch.allclose(mine, other, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("decoder", ["conve", "convtranse"])
+def test_torchs_layers_one_after_the_other_make_our_queries(decoder):
+    from benchmarks.convolution import layer_by_layer
+    from tuckerkg.decoders import DECODERS
+
+    torch.manual_seed(0)
+    options = {"height": 2, "kernel": 3} if decoder == "conve" else {}
+    made = DECODERS[decoder](8, 8, input_dropout=0.0, map_dropout=0.0, dropout=0.0, **options)
+    heads, relations, ids = torch.randn(5, 8), torch.randn(3, 8), torch.tensor([0, 2, 2, 1, 0])
+    expected = layer_by_layer(made)(heads, relations, ids)
+    assert torch.allclose(made.query(heads, relations, ids), expected, atol=1e-5)
