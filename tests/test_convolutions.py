@@ -27,13 +27,18 @@ def at_rest(decoder: torch.nn.Module) -> torch.nn.Module:
     return decoder
 
 
-def test_conve_equals_the_loop_over_the_picture() -> None:
-    decoder = at_rest(ConvE(6, 6, height=2, filters=2, kernel=2))
+@pytest.mark.parametrize("interleave", [False, True])
+def test_conve_equals_the_loop_over_the_picture(interleave: bool) -> None:
+    decoder = at_rest(ConvE(6, 6, height=2, filters=2, kernel=2, interleave=interleave))
     heads, relations = tables(6)
     found = decoder.query(heads, relations, IDS)
     kernels = decoder.convolution.weight
     for b in range(3):
         picture = [*heads[b].view(2, 3).tolist(), *relations[IDS[b]].view(2, 3).tolist()]  # 4 x 3
+        if interleave:
+            pairs = zip(heads[b].tolist(), relations[IDS[b]].tolist(), strict=True)
+            numbers = [number for pair in pairs for number in pair]
+            picture = [numbers[row : row + 3] for row in range(0, 12, 3)]
         maps = []
         for f in range(2):
             for y in range(3):

@@ -20,7 +20,8 @@ class ConvE(nn.Module):
     ``q = relu(norm(W vec(relu(norm(conv(norm([h; e_r])))))))``. The published model adds a bias per entity to the
     score: ``model.bias="free"``, and one per filter, which the norm behind it takes out again.
     Its first norm is one for the whole picture; with ``norm_each`` head and relation have one each, for encoders that
-    give them different sizes.
+    give them different sizes. With ``interleave`` their numbers take turns in the picture, as in CompGCN's published
+    runs, so that every window sees both; else only those where the two meet do.
     """
 
     compare = DotProduct()
@@ -38,6 +39,7 @@ class ConvE(nn.Module):
         map_dropout: Dropout = 0.2,
         dropout: Dropout = 0.3,
         norm_each: bool = False,
+        interleave: bool = False,
     ) -> None:
         super().__init__()
         if dim != relation_dim or dim % height:
@@ -45,7 +47,7 @@ class ConvE(nn.Module):
                 f"ConvE lays head over relation, each as a picture of {height} rows, and needs relation_dim = dim, "
                 f"divisible by decoder.height; got dim {dim} and relation_dim {relation_dim}"
             )
-        self.height, width = height, dim // height
+        self.height, self.interleave, width = height, interleave, dim // height
         if kernel > min(2 * height, width):
             raise ValueError(
                 f"a picture of {2 * height} x {width} has no room for decoder.kernel={kernel}; "
@@ -62,6 +64,8 @@ class ConvE(nn.Module):
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
         rows = torch.cat([heads, F.embedding(relation_ids, relations)], 1)
         rows = self.input_norm(rows.view(len(rows), self.input_norm.num_features, -1))
+        if self.interleave:
+            rows = rows.reshape(len(rows), 2, -1).transpose(1, 2).contiguous()
         pictures = dropout(rows.view(len(rows), 2 * self.height, -1), self.input_dropout, self.training)
         filters = (len(rows), self.convolution.out_channels, 1)  # a map is dropped as a whole
         windows = picture_windows(pictures, self.convolution.kernel_size[0])
