@@ -90,6 +90,16 @@ def test_head_and_relation_may_be_normed_each_on_its_own() -> None:
         assert torch.allclose(found, scaled, atol=1e-3) != differs
 
 
+@pytest.mark.parametrize("kind", [ConvE, ConvTransE])
+def test_the_gain_is_the_start_of_the_queries_size(kind) -> None:
+    heads, relations = torch.randn(3, 30), torch.randn(4, 30)
+    found = []
+    for gain in (1.0, 0.1):
+        torch.manual_seed(0)
+        found.append(kind(30, 30, gain=gain).query(heads, relations, IDS))
+    assert torch.allclose(0.1 * found[0], found[1], atol=1e-6)
+
+
 def test_the_model_sets_the_precision_of_a_training_step_only() -> None:
     decoder = ConvE(6, 6, height=2, kernel=2)
     heads, relations = torch.randn(3, 6), torch.randn(4, 6)

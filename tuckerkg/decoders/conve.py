@@ -11,7 +11,7 @@ from tuckerkg.dropout import dropout, kept_bytes
 from tuckerkg.feature_maps import picture_windows, projected_maps
 from tuckerkg.grouping import RowGroups
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, Positive
+from tuckerkg.options import Dropout, Positive, PositiveFloat
 
 
 class ConvE(nn.Module):
@@ -21,7 +21,8 @@ class ConvE(nn.Module):
     score: ``model.bias="free"``, and one per filter, which the norm behind it takes out again.
     Its first norm is one for the whole picture; with ``norm_each`` head and relation have one each, for encoders that
     give them different sizes. With ``interleave`` their numbers take turns in the picture, as in CompGCN's published
-    runs, so that every window sees both; else only those where the two meet do.
+    runs, so that every window sees both; else only those where the two meet do. ``gain`` is the start of the last
+    norm's scale: behind an encoder whose output is normed, 1 would start with scores far from a uniform softmax.
     """
 
     compare = DotProduct()
@@ -40,6 +41,7 @@ class ConvE(nn.Module):
         dropout: Dropout = 0.3,
         norm_each: bool = False,
         interleave: bool = False,
+        gain: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         if dim != relation_dim or dim % height:
@@ -58,7 +60,7 @@ class ConvE(nn.Module):
         self.convolution = nn.Conv2d(1, filters, kernel, bias=False)
         self.map_norm = WeightedBatchNorm(filters)
         self.project = nn.Linear(filters * (2 * height - kernel + 1) * (width - kernel + 1), dim)
-        self.norm = WeightedBatchNorm(dim)
+        self.norm = WeightedBatchNorm(dim, gain=gain)
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""

@@ -11,13 +11,15 @@ from tuckerkg.dropout import dropout, kept_bytes
 from tuckerkg.feature_maps import line_windows, projected_maps
 from tuckerkg.grouping import RowGroups
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, Positive
+from tuckerkg.options import Dropout, Positive, PositiveFloat
 
 
 class ConvTransE(nn.Module):
     """Head and relation as the two channels of a line, convolved without a fold, so that positions stay in step.
 
-    ``q = relu(norm(W vec(relu(norm(conv(norm([h, e_r])))))))`` with kernels of odd length ``kernel``.
+    ``q = relu(norm(W vec(relu(norm(conv(norm([h, e_r])))))))`` with kernels of odd length ``kernel``. ``gain`` is
+    the start of the last norm's scale: behind an encoder whose output is normed, 1 would start with scores far from a
+    uniform softmax.
     """
 
     compare = DotProduct()
@@ -33,6 +35,7 @@ class ConvTransE(nn.Module):
         input_dropout: Dropout = 0.0,
         map_dropout: Dropout = 0.2,
         dropout: Dropout = 0.2,
+        gain: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         if dim != relation_dim or kernel % 2 == 0:
@@ -45,7 +48,7 @@ class ConvTransE(nn.Module):
         self.convolution = nn.Conv1d(2, filters, kernel, bias=False)
         self.map_norm = WeightedBatchNorm(filters)
         self.project = nn.Linear(filters * dim, dim)
-        self.norm = WeightedBatchNorm(dim)
+        self.norm = WeightedBatchNorm(dim, gain=gain)
 
     def query(self, heads: Tensor, relations: Tensor, relation_ids: Tensor, groups: RowGroups | None = None) -> Tensor:
         """``heads [B, d]``, ``relations [2R, d]``, ``relation_ids [B]`` -> queries ``[B, d]``."""
