@@ -13,14 +13,17 @@ def write(lines: list[dict[str, Any]], out: Path) -> None:
         "",
         "Written by `make bench`, all in one run per stage, nothing by hand. Contenders take turns, and medians count; "
         "the per-edge form, bfloat16, PyG and PyKEEN run once, 1-N and 1-b one after the other.",
-        f"Processor: {first['processor']}, {first['threads']} threads, torch {first['torch']}. A ratio is the other's "
+        f"Processor: {_machine(first)}, where a stage does not name another. A ratio is the other's "
         "seconds divided by ours: above 1 the other is slower. Memory is the peak above what was held before.",
         "",
         "![cost against size](bench.png)",
     ]
     for stage in dict.fromkeys(line["stage"] for line in lines):
         text += ["", f"## {stage}"]
-        for line in (line for line in lines if line["stage"] == stage):
+        of_stage = [line for line in lines if line["stage"] == stage]
+        if _machine(of_stage[0]) != _machine(first):
+            text += ["", f"Processor: {_machine(of_stage[0])}."]
+        for line in of_stage:
             text += ["", line["work"], "", "| | seconds | ratio | peak MB | |", "|---|---|---|---|---|"]
             text.append(f"| **tuckerkg** | {line['seconds']:.4g} | | {line['peak_memory_mb']:.0f} | {line['rate']} |")
             text += [
@@ -37,3 +40,7 @@ def write(lines: list[dict[str, Any]], out: Path) -> None:
             if line.get("notes"):
                 text += ["", line["notes"] + "."]
     out.write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def _machine(line: dict[str, Any]) -> str:
+    return f"{line['processor']}, {line['threads']} threads, torch {line['torch']}"

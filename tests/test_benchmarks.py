@@ -65,3 +65,14 @@ def test_torchs_layers_one_after_the_other_make_our_queries(decoder):
     heads, relations, ids = torch.randn(5, 8), torch.randn(3, 8), torch.tensor([0, 2, 2, 1, 0])
     expected = layer_by_layer(made)(heads, relations, ids)
     assert torch.allclose(made.query(heads, relations, ids), expected, atol=1e-5)
+
+
+def test_a_stage_that_was_measured_elsewhere_says_where(tmp_path):
+    from benchmarks.table import write
+
+    lines = [Line(stage, "work", seconds=2.0, peak_memory_mb=1.0, rate="").as_dict() for stage in ("read", "loss")]
+    lines[1]["processor"] = "another"
+    write(lines, tmp_path / "bench.md")
+    written = (tmp_path / "bench.md").read_text(encoding="utf-8")
+    assert written.index("## loss") < written.index("Processor: another")
+    assert written.count("Processor:") == 2
