@@ -78,6 +78,24 @@ def test_rounded_projections_are_close_and_gradients_keep_the_weights_type():
         assert torch.allclose(mine, theirs, atol=0.1)
 
 
+def test_without_gradients_no_maps_are_kept_and_the_values_are_the_same(monkeypatch):
+    x, windows, convolution, _, positions = parts("picture")
+    norm, project = WeightedBatchNorm(FILTERS).double().eval(), nn.Linear(FILTERS * positions, D).double()
+    kept = []
+    forward = feature_maps._ProjectedMaps.forward
+
+    def watched(ctx, *given):
+        save = ctx.save_for_backward
+        ctx.save_for_backward = lambda *tensors: (kept.append(tensors[-1].numel()), save(*tensors))
+        return forward(ctx, *given)
+
+    monkeypatch.setattr(feature_maps._ProjectedMaps, "forward", staticmethod(watched))
+    expected = projected_maps(windows(x), convolution, norm, project)
+    with torch.no_grad():
+        assert torch.equal(projected_maps(windows(x), convolution, norm, project), expected)
+    assert kept == [B * FILTERS * positions, 0]
+
+
 def test_no_query_gives_no_rows():
     _, windows, convolution, _, positions = parts("line")
     norm, project = WeightedBatchNorm(FILTERS).double(), nn.Linear(FILTERS * positions, D).double()

@@ -40,7 +40,8 @@ def projected_maps(
     filters = torch.cat([filters * scale[:, None], shift[:, None]], 1)
     windows = torch.cat([windows, windows.new_ones(1, *windows.shape[1:])])  # the shift is a filter's last number
     weight = project.weight.bfloat16() if precision == "bfloat16" else project.weight
-    sums: Tensor = _ProjectedMaps.apply(windows, filters, weight, kept)  # type: ignore[no-untyped-call]
+    learns = torch.is_grad_enabled()
+    sums: Tensor = _ProjectedMaps.apply(windows, filters, weight, kept, learns)  # type: ignore[no-untyped-call]
     return torch.add(project.bias, sums, alpha=gain)
 
 
@@ -71,33 +72,40 @@ def _norm(windows: Tensor, filters: Tensor, norm: WeightedBatchNorm) -> tuple[Te
 
 
 class _ProjectedMaps(torch.autograd.Function):
-    """Maps are kept for the way back: a positive one was neither cut by the ReLU nor dropped."""
+    """Where there is a way back, maps are kept for it: a positive one was neither cut by the ReLU nor dropped."""
 
     @staticmethod
-    def forward(ctx: Any, windows: Tensor, filters: Tensor, weight: Tensor, kept: Tensor | None) -> Tensor:
-        maps = weight.new_empty(windows.shape[1], len(filters), windows.shape[2])  # [B, filters, P]
-        sums = weight.new_empty(len(maps), len(weight))
-        for chunk in _chunks(maps):
-            part = torch.bmm(filters.expand(len(maps[chunk]), -1, -1), windows[:, chunk].transpose(0, 1)).relu_()
-            maps[chunk] = part if kept is None else part.mul_(kept[chunk])
-            torch.mm(maps[chunk].flatten(1), weight.T, out=sums[chunk])
+    def forward(
+        ctx: Any, windows: Tensor, filters: Tensor, weight: Tensor, kept: Tensor | None, learns: bool
+    ) -> Tensor:
+        queries, size = windows.shape[1], len(filters) * windows.shape[2]
+        maps = weight.new_empty(queries if learns else 0, len(filters), windows.shape[2])  # [B, filters, P]
+        sums = weight.new_empty(queries, len(weight))
+        for chunk in _chunks(queries, size):
+            near = windows[:, chunk].transpose(0, 1)
+            part = torch.bmm(filters.expand(len(near), -1, -1), near).relu_()
+            part = (part if kept is None else part.mul_(kept[chunk])).to(weight.dtype)
+            torch.mm(part.flatten(1), weight.T, out=sums[chunk])
+            if learns:
+                maps[chunk] = part
         ctx.save_for_backward(windows, filters, weight, maps)
         return sums.to(windows.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         windows, filters, weight, maps = ctx.saved_tensors
         gradient = gradients[0].to(weight.dtype)
         grad_windows, grad_filters = torch.empty_like(windows), torch.zeros_like(filters)
-        for chunk in _chunks(maps):
+        for chunk in _chunks(len(maps), filters.shape[0] * windows.shape[2]):
             at_maps = torch.mm(gradient[chunk], weight).view_as(maps[chunk]).to(windows.dtype)
             at_maps.mul_((maps[chunk] > 0).view(torch.uint8))
             grad_filters += torch.bmm(at_maps, windows[:, chunk].permute(1, 2, 0)).sum(0)
             grad_windows[:, chunk] = torch.bmm(filters.T.expand(len(at_maps), -1, -1), at_maps).transpose(0, 1)
-        return grad_windows, grad_filters, gradient.T @ maps.flatten(1), None
+        return grad_windows, grad_filters, gradient.T @ maps.flatten(1), None, None
 
 
-def _chunks(maps: Tensor) -> Iterator[slice]:
-    size = max(1, CHUNK_MAPS // max(1, maps[0].numel())) if len(maps) else 1
-    for first in range(0, len(maps), size):
-        yield slice(first, first + size)
+def _chunks(queries: int, size: int) -> Iterator[slice]:
+    """Slices of the queries, each with maps of ``size`` numbers."""
+    step = max(1, CHUNK_MAPS // max(1, size))
+    for first in range(0, queries, step):
+        yield slice(first, first + step)

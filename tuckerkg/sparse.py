@@ -33,7 +33,8 @@ class SparseRows:
     def __matmul__(self, x: Tensor) -> Tensor:
         """``[m, d] -> [n, d]``."""
         if self.offsets is None:
-            return x.index_select(0, self.columns)
+            rows = x.index_select(0, self.columns)
+            return rows if self.weights is None else rows * self.weights[:, None]
         if self.columns.numel() == 0:
             return x.new_zeros(self.offsets.numel() - 1, x.shape[1])
         return F.embedding_bag(
