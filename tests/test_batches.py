@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from graphs import random_triples
 
 from tuckerkg.answers import rows_of
 from tuckerkg.batches import RandomSubgraphs, TrainingGraph, WholeGraph, _local_ids
 from tuckerkg.config import build_model, load_settings
-from tuckerkg.losses import NTXent
+from tuckerkg.losses import BinaryCrossEntropyAll, NTXent
 
 N, R = 30, 4
 TRIPLES = random_triples(0, N, R, 200)
@@ -202,3 +203,27 @@ def test_the_loss_over_kept_candidates_is_that_of_their_scores_after_encoding():
     scores = (entities[ids][batch.heads] * relations[batch.relation_ids]) @ entities[ids].T - batch.log_chance
     terms = torch.log_softmax(scores, 1)[rows_of(batch.offsets), batch.positives]
     assert model.loss(batch, NTXent()).item() == pytest.approx(-terms.mean().item(), rel=1e-5)
+
+
+def test_sampled_binary_cross_entropy_estimates_that_over_all_entities():
+    changes = {"model.dim": 6, "model.relation_dim": 6, "encoder": "none", "decoder": "distmult", "model.bias": "free"}
+    model = build_model(load_settings(None, changes), 400, R).eval()
+    triples = random_triples(1, 400, R, 900)
+    model.bias.data = torch.linspace(-8.0, 4.0, 400)
+    triples[:, 2] = 399 - triples[:, 2] ** 2 // 400  # the higher an entity's bias, the more often it is a tail
+    graph = training_graph(triples=triples, num_entities=400, marks_known=True)
+    options = {"queries": 32, "sampled_candidates": 50, "sampled_until": 3.0}
+    batches, sums = WholeGraph(graph, **options), []
+    with torch.no_grad():
+        for step in range(3 * batches.steps_per_epoch):
+            batch = batches.batch(step)
+            ids = batch.candidate_ids
+            sampled = model.loss(batch, BinaryCrossEntropyAll()) * (-batch.log_chance).exp().sum()
+            scores = (
+                model.entities[ids][batch.heads] * model.relations[batch.relation_ids]
+            ) @ model.entities.T + model.bias
+            rows, tails = rows_of(batch.offsets), ids[batch.positives]
+            whole = (F.softplus(scores).sum() - scores[rows, tails].sum()) / len(rows)
+            sums.append((sampled.item(), whole.item()))
+    ours, true = torch.tensor(sums).mean(0)
+    assert ours.item() == pytest.approx(true.item(), rel=0.03)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -63,16 +64,20 @@ def plain_by_query(scores: Tensor, power: float, smoothing: float) -> Tensor:
     return total / weights
 
 
-def plain_bce(scores: Tensor, smoothing: float, mark_all: bool) -> Tensor:
-    """Eq. (10): a labelling per triple, or one per query with all its tails marked."""
-    total = scores.new_zeros(())
+def plain_bce(scores: Tensor, smoothing: float, mark_all: bool, times: Sequence[int] = (1,) * M) -> Tensor:
+    """Eq. (10): a labelling per triple, or one per query with all its tails marked.
+
+    Candidate t stands there ``times[t]`` times, but once where it is a tail of the query.
+    """
+    total, candidates = scores.new_zeros(()), sum(times)
     for query in range(B):
         tails = positives_of(query)
         for marked in [tails] if mark_all else [[tail] for tail in tails]:
             for t in range(M):
                 p = torch.sigmoid(scores[query, t])
-                y = (1 - smoothing) * (t in marked) + smoothing / M
-                total = total - (y * torch.log(p) + (1 - y) * torch.log(1 - p)) / M
+                y = (1 - smoothing) * (t in marked) + smoothing / candidates
+                term = (y * torch.log(p) + (1 - y) * torch.log(1 - p)) / candidates
+                total = total - (1 if t in tails else times[t]) * term
     return total / POSITIVES.numel()
 
 
@@ -121,6 +126,25 @@ def test_streamed_loss_and_gradients_equal_the_printed_formula(case, compare, ch
         torch.autograd.grad(3.0 * ours, (queries, candidates)),
         torch.autograd.grad(3.0 * naive, (queries, candidates)),
         strict=True,
+    ):
+        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("kind", [BinaryCrossEntropy, BinaryCrossEntropyAll])
+@pytest.mark.parametrize("compare", [DotProduct(), minus_distance])
+def test_a_weighed_candidate_counts_as_many_but_a_querys_own_tail_once(smoothing, kind, compare):
+    generator = torch.Generator().manual_seed(5)
+    times = [1, 3, 2, 1, 5, 2, 1, 4, 1, 2, 3]
+    queries = torch.randn(B, D, dtype=torch.double, generator=generator, requires_grad=True)
+    candidates = torch.randn(M, D, dtype=torch.double, generator=generator, requires_grad=True)
+    weights = torch.tensor(times, dtype=torch.double)
+    loss = kind(label_smoothing=smoothing)
+    ours = streamed_loss(loss, compare, queries, candidates, OFFSETS, POSITIVES, 2 * M, weights)
+    naive = plain_bce(compare(queries, candidates), smoothing, loss.marks_known, times)
+    assert torch.allclose(ours, naive, rtol=1e-12, atol=1e-12)
+    for mine, other in zip(
+        torch.autograd.grad(ours, (queries, candidates)), torch.autograd.grad(naive, (queries, candidates)), strict=True
     ):
         assert torch.allclose(mine, other, rtol=1e-10, atol=1e-12)
 

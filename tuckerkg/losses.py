@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from tuckerkg.answers import rows_of
 from tuckerkg.dot import DotProduct
 from tuckerkg.options import PositiveFloat, Power, Smoothing
 
+Stands = Literal["shifted", "weighed", "for itself"]
 Compare = Callable[[Tensor, Tensor], Tensor]
 
 CHUNK_SCORES = 1 << 22  # scores held at once: 16 MiB of float32, which stay in a shared cache
@@ -27,15 +28,20 @@ CHUNK_SCORES = 1 << 22  # scores held at once: 16 MiB of float32, which stay in 
 class ScoreLoss(Protocol):
     """Turns a chunk of scores into a value and the gradient of the scores.
 
-    ``marks_known`` says whether every known training tail of a query is to be a positive; ``sums_candidates`` whether
-    candidates count by their share of a sum of exponentials, which a sample of them can stand for.
+    ``marks_known`` says whether every known training tail of a query is to be a positive; ``sample_stands`` how a
+    sample of candidates stands for all: scores ``shifted`` down by the log of the candidate's chance to be drawn, terms
+    ``weighed`` by one over it, or only for itself.
     """
 
     marks_known: bool
-    sums_candidates: bool
+    sample_stands: Stands
 
-    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk(
+        self, scores: Tensor, rows: Tensor, positives: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """``scores [b, M]`` with positives at ``[rows, positives]`` -> summed loss, gradient ``[b, M]``.
+
+        ``weights [M]`` are given to a loss whose candidates are ``weighed``, where they are a sample.
 
         Overwrites ``scores``: a decoder's comparison must not need its own output for its gradient (torch says so
         if it does).
@@ -52,7 +58,7 @@ class NTXent(nn.Module):
     """
 
     marks_known = False
-    sums_candidates = True
+    sample_stands: Stands = "shifted"
 
     def __init__(
         self, *, temperature: PositiveFloat = 1.0, label_smoothing: Smoothing = 0.0, count_power: Power = 1.0
@@ -64,7 +70,9 @@ class NTXent(nn.Module):
         """How often each query counts, ``[B]``, by its number of positives."""
         return counts if self.count_power == 1.0 else torch.where(counts > 0, counts**self.count_power, 0.0)
 
-    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk(
+        self, scores: Tensor, rows: Tensor, positives: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """``sum over queries of k logsumexp(s) - (1 - e) sum s[positives] - e k mean s``, with s = scores / tau."""
         if self.temperature != 1.0:
             scores = scores.div_(self.temperature)
@@ -94,46 +102,73 @@ class BinaryCrossEntropy(nn.Module):
     """
 
     marks_known = False
-    sums_candidates = False
+    sample_stands: Stands = "weighed"
 
     def __init__(self, *, label_smoothing: Smoothing = 0.0) -> None:
         super().__init__()
         self.label_smoothing = label_smoothing
 
-    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk(
+        self, scores: Tensor, rows: Tensor, positives: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Every positive of a query is a labelling of its own."""
         counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)
-        return _binary(scores, rows, positives, counts, self.label_smoothing)
+        return _binary(scores, rows, positives, counts, self.label_smoothing, weights)
 
 
 class BinaryCrossEntropyAll(nn.Module):
     """1-N training with all known tails of a query marked at once: ``sum softplus(s) - sum s[tails]``."""
 
     marks_known = True
-    sums_candidates = False
+    sample_stands: Stands = "weighed"
 
     def __init__(self, *, label_smoothing: Smoothing = 0.0) -> None:
         super().__init__()
         self.label_smoothing = label_smoothing
 
-    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk(
+        self, scores: Tensor, rows: Tensor, positives: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """One labelling per query."""
-        return _binary(scores, rows, positives, scores.new_ones(scores.shape[0]), self.label_smoothing)
+        return _binary(scores, rows, positives, scores.new_ones(scores.shape[0]), self.label_smoothing, weights)
 
 
 def _binary(
-    scores: Tensor, rows: Tensor, positives: Tensor, counts: Tensor, label_smoothing: float
+    scores: Tensor,
+    rows: Tensor,
+    positives: Tensor,
+    counts: Tensor,
+    label_smoothing: float,
+    weights: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """``counts`` labellings per query, together marking ``positives``; smoothed labels are (1 - e) y + e / M."""
-    candidates, keep = scores.shape[1], 1.0 - label_smoothing
-    value = (counts * F.softplus(scores).sum(1)).sum() - keep * scores[rows, positives].sum()
+    """``counts`` labellings per query, together marking ``positives``; smoothed labels are (1 - e) y + e / M.
+
+    Where candidates are a sample, each stands for ``weights`` many, but a query's positives, always there, for one.
+    """
+    keep = 1.0 - label_smoothing
+    if weights is None:
+        candidates, over = scores.new_tensor(float(scores.shape[1])), None
+        softplus = F.softplus(scores).sum(1)  # [b]
+    else:
+        candidates, over = weights.sum(), (weights[positives] - 1.0) * counts[rows]  # [K] what positives weigh too much
+        softplus = F.softplus(scores) @ weights
+    true = scores[rows, positives]  # [K]
+    value = counts @ softplus - keep * true.sum()
+    if over is not None:
+        value = value - over @ (F.softplus(true) - label_smoothing / candidates * true)
     if label_smoothing:
-        value = value - label_smoothing / candidates * (counts * scores.sum(1)).sum()
+        total = scores.sum(1) if weights is None else scores @ weights
+        value = value - label_smoothing / candidates * (counts @ total)
     gradient = torch.sigmoid_(scores)
     if label_smoothing:
         gradient.sub_(label_smoothing / candidates)
+    if weights is not None:
+        gradient.mul_(weights)
     gradient.mul_(counts[:, None])
-    gradient.index_put_((rows, positives), scores.new_tensor(-keep), accumulate=True)
+    at_true = true.new_full((), -keep)
+    if over is not None:
+        at_true = at_true - over * (torch.sigmoid(true) - label_smoothing / candidates)
+    gradient.index_put_((rows, positives), at_true, accumulate=True)
     return value / candidates, gradient.div_(candidates)
 
 
@@ -145,13 +180,15 @@ class SelfAdversarial(nn.Module):
     """
 
     marks_known = True
-    sums_candidates = False
+    sample_stands: Stands = "for itself"
 
     def __init__(self, *, temperature: PositiveFloat = 1.0) -> None:
         super().__init__()
         self.temperature = temperature
 
-    def chunk(self, scores: Tensor, rows: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk(
+        self, scores: Tensor, rows: Tensor, positives: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Each of a query's k positives meets all of its negatives, so these count k times."""
         counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)
         true = scores[rows, positives]  # [K]
@@ -180,14 +217,16 @@ def streamed_loss(
     offsets: Tensor,
     positives: Tensor,
     chunk_scores: int = CHUNK_SCORES,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """The loss of ``queries [B, d_q]`` against ``candidates [M, d]``, averaged over the positives.
 
     Query b's positives are ``positives[offsets[b]:offsets[b + 1]]``, ids of candidates. Holds at most ``chunk_scores``
     scores at once, but at least one row. Gradients go to queries and candidates; ``compare`` has no parameters.
+    ``weights [M]`` go to a loss whose candidates are weighed.
     """
     total: Tensor = _StreamedLoss.apply(  # type: ignore[no-untyped-call]
-        loss, compare, queries, candidates, offsets, positives, chunk_scores
+        partial(loss.chunk, weights=weights), compare, queries, candidates, offsets, positives, chunk_scores
     )
     if isinstance(loss, NTXent) and loss.count_power != 1.0:
         return total / loss.weight((offsets[1:] - offsets[:-1]).to(queries.dtype)).sum().clamp(min=1.0)
@@ -200,7 +239,7 @@ class _StreamedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        loss: ScoreLoss,
+        chunk_loss: Callable[..., tuple[Tensor, Tensor]],
         compare: Compare,
         queries: Tensor,
         candidates: Tensor,
@@ -217,7 +256,7 @@ class _StreamedLoss(torch.autograd.Function):
         for first in range(0, queries.shape[0], step):
             last = min(first + step, queries.shape[0])
             span = slice(bounds[first], bounds[last])
-            chunk = partial(loss.chunk, rows=rows[span] - first, positives=positives[span])
+            chunk = partial(chunk_loss, rows=rows[span] - first, positives=positives[span])
             total += walk(chunk, queries[first:last], grad_queries[first:last], grad_candidates)
         ctx.save_for_backward(grad_queries, grad_candidates)
         return total

@@ -161,10 +161,12 @@ class Model(nn.Module):
         if hasattr(self.decoder, "precision"):
             self.decoder.precision = precision  # type: ignore[assignment]
         queries = self.query(heads, relations, batch.relation_ids, batch.groups)
-        less = batch.log_chance if loss.sums_candidates else None
+        chance = batch.log_chance
+        less = chance if loss.sample_stands == "shifted" else None
+        weights = None if chance is None or loss.sample_stands != "weighed" else (-chance).exp()
         compare, asked, candidates = self.comparison(queries, entities, batch.candidate_ids, less)
         compare = DotProduct(precision) if isinstance(compare, DotProduct) else compare
-        value = streamed_loss(loss, compare, asked, candidates, batch.offsets, batch.positives)
+        value = streamed_loss(loss, compare, asked, candidates, batch.offsets, batch.positives, weights=weights)
         if relation_loss:
             value = value + relation_loss * self._relation_loss(batch, entities, heads, relations)
         if l2:
