@@ -130,3 +130,32 @@ def test_without_messages_both_encoders_still_see_the_entities():
         none = encoder(None, entities, relations)[0]
         assert torch.equal(none, encoder(MessageGraph.empty(N, "cpu"), entities, relations)[0])
         assert none.std() > 0
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(CompGCN(D, D, 2 * R, layers=2, composition=kind, start="identity", strength=0.0)
+          for kind in ("subtraction", "multiplication", "correlation")),
+        SACN(D, D, 2 * R, layers=2, start="identity", strength=0.0),
+    ],
+)  # fmt: skip
+def test_an_identity_start_passes_what_was_trained_before_up_to_the_tanh(made):
+    torch.manual_seed(2)
+    entities, relations = 0.3 * torch.randn(N, D) + 0.1, torch.randn(2 * R, D)
+    graph = MessageGraph.of(some_edges(), N)
+    made.settle(entities)
+    for training in (False, True):
+        made.dropout = 0.0
+        found, found_relations = made.train(training)(graph, entities, relations)
+        assert torch.allclose(found, torch.tanh(torch.tanh(entities)), atol=1e-4)
+        assert torch.allclose(found_relations, relations, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoder", [SACN, CompGCN])
+def test_an_identity_start_needs_equal_widths_and_another_start_does_not_settle(encoder):
+    with pytest.raises(ValueError, match="equal widths"):
+        encoder(D, D, 2 * R, out_dim=D + 1, start="identity")
+    made = encoder(D, D, 2 * R)
+    made.settle(torch.randn(N, D))
+    assert torch.equal(made.layers[0].norm.weight, torch.ones(D))

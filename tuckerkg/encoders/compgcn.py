@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive
+from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive, Start
 from tuckerkg.propagate import factor_products
 
 Composition = Literal["subtraction", "multiplication", "correlation"]
@@ -37,9 +37,15 @@ class CompGCNLayer(nn.Module):
         composition: Composition = "correlation",
         dropout: float = 0.0,
         strength: float = 1.0,
+        start: Start = "xavier",
     ) -> None:
         super().__init__()
-        self.composition, self.dropout, self.strength = composition, dropout, strength
+        if start == "identity" and not in_dim == out_dim == out_relation_dim:
+            raise ValueError(
+                f"start 'identity' needs equal widths, got in_dim {in_dim}, out_dim {out_dim}, "
+                f"out_relation_dim {out_relation_dim}"
+            )
+        self.composition, self.dropout, self.strength, self.start = composition, dropout, strength, start
         self.along = nn.Parameter(torch.empty(in_dim, out_dim))
         self.against = nn.Parameter(torch.empty(in_dim, out_dim))
         self.own = nn.Parameter(torch.empty(in_dim, out_dim))
@@ -56,8 +62,21 @@ class CompGCNLayer(nn.Module):
             nn.init.xavier_normal_(matrix, self.strength)
         for matrix in (self.own, self.self_relation, self.relation_weight):
             nn.init.xavier_normal_(matrix)
+        if self.start == "identity":
+            self._start_as_identity()
         nn.init.zeros_(self.bias)
         self.norm.reset_parameters()
+
+    @torch.no_grad()
+    def _start_as_identity(self) -> None:
+        """Relations pass, and an entity composed with the self relation meets the matrix that gives it back."""
+        nn.init.eye_(self.relation_weight)
+        self.self_relation.fill_(float(self.composition == "multiplication"))
+        places = torch.arange(len(self.own))
+        if self.composition == "correlation":  # with (1, 0, ..., 0) it reads backwards from the first number on
+            self.self_relation[0, 0] = 1.0
+            places = -places % len(self.own)
+        self.own.copy_(3.0 * torch.eye(len(self.own))[places])  # a third of the sum is the entity's own
 
     def forward(self, entities: Tensor, relations: Tensor, graph: MessageGraph) -> tuple[Tensor, Tensor]:
         """``entities [N, in_dim]``, ``relations [2R, in_dim]`` -> ``[N, out_dim]``, ``[2R, out_relation_dim]``."""
@@ -151,7 +170,8 @@ class CompGCN(nn.Module):
 
     ``out_dim`` is the width of every layer's output; 0 is that of the embeddings. Relations have the same width, but
     after the last layer the decoder may need ``out_relation_dim`` (0: the same). ``strength`` scales the start of the
-    matrices that messages meet: from 0 on, messages that begin late (``batch.messages_from``) begin unheard.
+    matrices that messages meet: from 0 on, messages that begin late (``batch.messages_from``) begin unheard. ``start``
+    "identity" begins with entities and relations as they are, for those that were trained before.
     """
 
     uses_graph = True
@@ -171,6 +191,7 @@ class CompGCN(nn.Module):
         message_dropout: Dropout = 0.1,
         dropout: Dropout = 0.3,
         strength: NonNegativeFloat = 1.0,
+        start: Start = "xavier",
     ) -> None:
         super().__init__()
         if dim != relation_dim:
@@ -182,10 +203,18 @@ class CompGCN(nn.Module):
         self.out_dim = out_dim or dim
         self.out_relation_dim = out_relation_dim or self.out_dim
         self.dropout = dropout
+        self.start: Start = start
         widths = [dim] + [self.out_dim] * layers
         relation_widths = [*widths[1:-1], self.out_relation_dim]
         self.layers = nn.ModuleList(
-            CompGCNLayer(*shape, num_relations, composition=composition, dropout=message_dropout, strength=strength)
+            CompGCNLayer(
+                *shape,
+                num_relations,
+                composition=composition,
+                dropout=message_dropout,
+                strength=strength,
+                start=start,
+            )
             for shape in zip(widths, widths[1:], relation_widths, strict=False)
         )
 
@@ -193,6 +222,14 @@ class CompGCN(nn.Module):
         """Starts every parameter anew."""
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
+
+    @torch.no_grad()
+    def settle(self, entities: Tensor) -> None:
+        """Lets entities that were trained without the encoder pass, but for the tanh, where ``start`` is "identity"."""
+        if self.start == "identity":
+            for layer in self.layers:
+                layer.norm.settle(entities)  # type: ignore[operator, union-attr]
+                entities = torch.tanh(entities)
 
     def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """``entities [N, d]``, ``relations [2R, d]`` -> ``[N, out_dim]``, ``[2R, out_relation_dim]``."""

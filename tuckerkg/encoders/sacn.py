@@ -10,16 +10,20 @@ from torch import Tensor, nn
 from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive
+from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive, Start
 from tuckerkg.propagate import strength_sum
 
 
 class SACNLayer(nn.Module):
     """``h'_v = norm(sum over edges (u, r, v) of a_r h_u W / c + h_v W + b)``, before the tanh."""
 
-    def __init__(self, in_dim: int, out_dim: int, num_relations: int, *, strength: float = 1.0) -> None:
+    def __init__(
+        self, in_dim: int, out_dim: int, num_relations: int, *, strength: float = 1.0, start: Start = "xavier"
+    ) -> None:
         super().__init__()
-        self.strength = strength
+        if start == "identity" and in_dim != out_dim:
+            raise ValueError(f"start 'identity' needs equal widths, got in_dim {in_dim} and out_dim {out_dim}")
+        self.strength, self.start = strength, start
         self.strengths = nn.Parameter(torch.empty(num_relations))  # a_r
         self.weight = nn.Parameter(torch.empty(in_dim, out_dim))
         self.bias = nn.Parameter(torch.empty(out_dim))
@@ -27,9 +31,12 @@ class SACNLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Strengths start at ``strength``, the matrix as Xavier has it, bias 0."""
+        """Strengths start at ``strength``, the matrix as ``start`` says, bias 0."""
         nn.init.constant_(self.strengths, self.strength)
-        nn.init.xavier_normal_(self.weight)
+        if self.start == "identity":
+            nn.init.eye_(self.weight)
+        else:
+            nn.init.xavier_normal_(self.weight)
         nn.init.zeros_(self.bias)
         self.norm.reset_parameters()
 
@@ -47,7 +54,8 @@ class SACN(nn.Module):
 
     ``out_dim`` is the width of every layer's output, 0 that of the embeddings. The relations' embeddings pass
     unchanged; ``num_relations`` counts inverses. ``strength`` is the start of all relations' weights: from 0 on,
-    messages that begin late (``batch.messages_from``) begin unheard.
+    messages that begin late (``batch.messages_from``) begin unheard. ``start`` "identity" begins with the identity as
+    matrix, for entities that were trained before.
     """
 
     uses_graph = True
@@ -64,17 +72,29 @@ class SACN(nn.Module):
         normalise: Normalise = "degree",
         dropout: Dropout = 0.0,
         strength: NonNegativeFloat = 1.0,
+        start: Start = "xavier",
     ) -> None:
         super().__init__()
+        self.start: Start = start
         self.normalise: Normalise = normalise
         self.out_dim, self.out_relation_dim, self.dropout = out_dim or dim, relation_dim, dropout
         widths = [dim] + [self.out_dim] * layers
-        self.layers = nn.ModuleList(SACNLayer(*pair, num_relations, strength=strength) for pair in pairwise(widths))
+        self.layers = nn.ModuleList(
+            SACNLayer(*pair, num_relations, strength=strength, start=start) for pair in pairwise(widths)
+        )
 
     def reset_parameters(self) -> None:
         """Starts every parameter anew."""
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
+
+    @torch.no_grad()
+    def settle(self, entities: Tensor) -> None:
+        """Lets entities that were trained without the encoder pass, but for the tanh, where ``start`` is "identity"."""
+        if self.start == "identity":
+            for layer in self.layers:
+                layer.norm.settle(entities)  # type: ignore[operator, union-attr]
+                entities = torch.tanh(entities)
 
     def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """``entities [N, d]``, ``relations [2R, d_r]`` -> entities ``[N, out_dim]``, the same relations."""

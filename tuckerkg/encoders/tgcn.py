@@ -10,11 +10,9 @@ from torch import Tensor, nn
 
 from tuckerkg.graph import MessageGraph, Normalise, Order
 from tuckerkg.norm import WeightedBatchNorm
-from tuckerkg.options import Dropout, NonNegative, Positive
+from tuckerkg.options import Dropout, NonNegative, Positive, Start
 from tuckerkg.propagate import Buffers, factor_products, norm_of_sums, normalised_sum, relational_sum
 from tuckerkg.tucker import TuckerCore
-
-Start = Literal["xavier", "identity"]
 
 
 class TGCNLayer(nn.Module):
