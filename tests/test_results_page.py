@@ -65,6 +65,15 @@ def test_a_row_whose_start_was_never_beaten_says_so():
     assert "(nothing; in 1 of 3 seeds validation kept the decoder's own weights)" in headline(found)
 
 
+def test_a_row_that_goes_on_from_another_names_it():
+    found = outcomes({"wn18rr-none-conve": 0.44})
+    assert "none-complex" not in page(found)
+    for result in found["wn18rr-none-conve"].results:
+        result["started_from"] = "wn18rr-none-complex-seed0"
+    (line,) = [line for line in page(found).splitlines() if "| ConvE |" in line and "| .440 |" in line]
+    assert "| none-complex |" in line
+
+
 def test_a_row_whose_weights_are_from_before_the_messages_says_so():
     found = outcomes({"wn18rr-tgcn-tucker": 0.49})
     for result, epoch in zip(found["wn18rr-tgcn-tucker"].results, (34.0, 42.0, 40.0), strict=True):

@@ -115,7 +115,20 @@ def _details(found: Outcomes, *tables: str, only: str = "", without: str = "\n")
     """One line per row, with everything that is measured; ``only`` and ``without`` are parts of a system's name."""
     rows = [item for item in found.values() if item.row.table in tables]
     items = [item for item in rows if only in item.row.system and without not in item.row.system]
-    columns = ["", "system", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP", "messages"]
+    columns = [
+        "",
+        "system",
+        "d_e",
+        "paper MRR",
+        "ours",
+        "H@1",
+        "H@3",
+        "H@10",
+        "#NFP",
+        "#EFP",
+        "goes on from",
+        "messages",
+    ]
     return _table([*columns, "minutes", "counted", "peak MB", "verdict"], [_detail(item) for item in items])
 
 
@@ -130,12 +143,21 @@ def _detail(item: Outcome) -> list[str]:
         _with_deviation(item),
         *(_short(item.mean(metric)) for metric in HITS),
         *(_number(counts.get(key), ",") for key in ("nfp", "efp")),
+        _origin(item),
         _messages(item),
         _number(item.minutes, ".1f"),
         _number(item.counted_minutes, ".1f"),
         _number(item.peak_memory_mb, ","),
         item.verdict,
     ]
+
+
+def _origin(item: Outcome) -> str:
+    """The run whose weights were the start, without dataset and seed."""
+    names = {result.get("started_from", "") for result in item.results} - {""}
+    return (
+        ", ".join(sorted({name.removeprefix(f"{item.row.dataset}-").rpartition("-seed")[0] for name in names})) or "–"
+    )
 
 
 def _messages(item: Outcome) -> str:
