@@ -34,6 +34,9 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "## The paper's main table\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
         "## Every other system in detail\n\n" + _details(found, "main", without="TGCN"),
+        "## Convolutions from random tables\n\nConvE, SACN and CompGCN above go on from entities and relations that "
+        "another decoder has trained (`goes on from`). From random ones they learn slowly; what they reach so, within "
+        "the same hour:\n\n" + _details(found, "random"),
         "## TGCN in front of other decoders\n\n" + _details(found, "front"),
         "## Decoders alone\n\nThe same width and loss without an encoder. A TGCN row goes on from its decoder's run, "
         "so it has had more epochs; the minutes of both are given.\n\n" + _details(found, "decoder"),
