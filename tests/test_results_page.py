@@ -20,6 +20,8 @@ def made_up(row, mrr, seed=0):
         "test": {**dict.fromkeys(METRICS, mrr), "mrr": mrr},
         "test_without_messages": {"mrr": mrr - 0.0015},
         "parameters": {"efp": 1_501_500, "nfp": 3_021_400, "enfp": 2_021_200},
+        "encoder": "tgcn",
+        "decoder": "tucker",
         "options": {"model": {"dim": row.dim}, "train": {"steps": 300, "epochs": 100.0}},
         "minutes": 41.5,
         "cpu_minutes": 83.0,

@@ -37,7 +37,7 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "## Convolutions from random tables\n\nConvE, SACN and CompGCN above go on from entities and relations that "
         "another decoder has trained (`goes on from`). From random ones they learn slowly; what they reach so, within "
         "the same hour:\n\n" + _details(found, "random"),
-        "## TGCN in front of other decoders\n\n" + _details(found, "front"),
+        "## Encoders in front of other decoders\n\n" + _details(found, "front"),
         "## Decoders alone\n\nThe same width and loss without an encoder. A TGCN row goes on from its decoder's run, "
         "so it has had more epochs; the minutes of both are given.\n\n" + _details(found, "decoder"),
         "## Width of the entities (d_r 125)\n\n" + _budgets(found, "width") + _details(found, "width"),
@@ -141,6 +141,7 @@ def _detail(item: Outcome) -> list[str]:
     return [
         TITLES[item.row.dataset],
         item.row.system,
+        ", ".join(item.results[0][part] for part in ("encoder", "decoder")) if item.results else "–",
         str(width),
         _short(item.row.printed("mrr")),
         _with_deviation(item),
