@@ -17,7 +17,7 @@ from tuckerkg.config import load_settings
 from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.run import load
 from tuckerkg.training import Silent
-from tuckerkg.warm import start_from
+from tuckerkg.warm import _paired, start_from
 
 SMALL = {
     "model.dim": 8, "model.relation_dim": 8, "decoder.norm": False,
@@ -107,6 +107,20 @@ def test_other_widths_names_and_splits_are_refused(decoder_alone, tmp_path, data
     folder = api.prepare(dataset, settings, tmp_path / "child")
     with pytest.raises(TuckerkgError, match=said):
         start_from(folder, RunFolder.open(decoder_alone))
+
+
+def test_paired_tables_have_both_halves_side_by_side(decoder_alone, tmp_path):
+    settings = load_settings(None, {**SMALL, "encoder": "none", "dataset": "ring", "train.start_tables": "paired"})
+    folder = api.prepare(toy_dataset(), settings, tmp_path / "child")
+    former = RunFolder.open(decoder_alone)
+    start_from(folder, former)
+    ours, theirs = folder.load().weights, former.best().weights
+    for name in ("entities", "relations"):
+        for place in range(4):
+            assert torch.equal(ours[name][:, 2 * place], theirs[name][:, place])
+            assert torch.equal(ours[name][:, 2 * place + 1], theirs[name][:, 4 + place])
+    with pytest.raises(TuckerkgError, match="no two halves"):
+        _paired(torch.zeros(2, 5))
 
 
 def test_a_run_that_has_begun_is_not_overwritten(decoder_alone):

@@ -57,6 +57,7 @@ class TrainSettings(_Section):
     epochs: PositiveFloat = 100.0
     steps: NonNegative = 0  # 0: as many as epochs need
     learns: Literal["all", "encoder"] = "all"  # encoder: tables and decoder stay as they started
+    start_tables: Literal["as they are", "paired"] = "as they are"  # of another run; see warm.py
     optimiser: Name = "adam"
     lr: PositiveFloat = 0.003
     schedule: Literal["constant", "step", "one-cycle"] = "one-cycle"

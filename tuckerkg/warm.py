@@ -18,9 +18,10 @@ def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
     """Gives the new run ``folder`` the best weights of ``former`` as its start; names what starts afresh.
 
     Weights are taken over by name; what ``former`` does not have, such as an encoder, starts as its settings say, with
-    its output norm set to let the entities pass as they are. The minutes of ``former`` count as the new run's. Raises
-    TuckerkgError where the data or the widths differ: with other splits, validation of the one may have been training
-    of the other.
+    its output norm set to let the entities pass as they are. With ``train.start_tables`` "paired" the halves of each row,
+    which are ComplEx's real and imaginary parts, are laid side by side, where a convolution sees both. The minutes of
+    ``former`` count as the new run's. Raises TuckerkgError where the data or the widths differ: with other splits,
+    validation of the one may have been training of the other.
     """
     if folder.steps():
         raise TuckerkgError(f"{folder.path}: has already begun; only a new run can start from another one")
@@ -45,6 +46,8 @@ def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
             raise TuckerkgError(
                 f"{former.path}: its table of {name} is {there}, this run's is {here}; use equal widths"
             )
+    if settings.train.start_tables == "paired":
+        taken |= {name: _paired(taken[name]) for name in ("entities", "relations")}
     model.load_state_dict(mine | taken)
     if hasattr(model.encoder, "settle") and not any(name.startswith("encoder.") for name in taken):
         model.encoder.settle(model.entities)  # type: ignore[operator]
@@ -54,3 +57,10 @@ def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
     fresh = Optimiser(model, settings.train.optimiser, settings.train.lr).tensors()
     folder.save(0, dict(model.state_dict()), fresh, {**asdict(state), "losses": []}, keep={0})
     return sorted(set(mine) - set(taken))
+
+
+def _paired(table: torch.Tensor) -> torch.Tensor:
+    """``[n, d]``: the two halves of each row, number by number."""
+    if table.shape[1] % 2:
+        raise TuckerkgError(f"train.start_tables: rows of {table.shape[1]} numbers have no two halves; leave it out")
+    return torch.stack(table.chunk(2, 1), 2).reshape(table.shape)
