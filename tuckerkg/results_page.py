@@ -34,6 +34,7 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "## The paper's main table\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
         "## Every other system in detail\n\n" + _details(found, "main", without="TGCN"),
+        "## On the way\n\nRuns that rows above go on from.\n\n" + _details(found, "stages"),
         "## Convolutions from random tables\n\nConvE, SACN and CompGCN above go on from entities and relations that "
         "another decoder has trained (`goes on from`). From random ones they learn slowly; what they reach so, within "
         "the same hour:\n\n" + _details(found, "random"),
