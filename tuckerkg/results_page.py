@@ -33,7 +33,7 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "`messages` is what they bring: test MRR minus that of the same weights with every message switched off.",
         "## The paper's main table\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
-        "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it stands here in front of TuckER, and in "
+        "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it stands here in front of TuckER; in "
         "front of ConvE, as published, under the encoders in front of other decoders.\n\n"
         + _details(found, "main", without="TGCN"),
         "## On the way\n\nRuns that rows above go on from.\n\n" + _details(found, "stages"),
