@@ -67,6 +67,13 @@ def test_a_row_whose_start_was_never_beaten_says_so():
     assert "(nothing; in 1 of 3 seeds validation kept the decoder's own weights)" in headline(found)
 
 
+def test_every_line_of_a_table_has_a_cell_for_every_column():
+    width = 0
+    for line in page(outcomes({"wn18rr-none-conve": 0.44})).splitlines():
+        width = 0 if not line.startswith("|") else width or line.count("|")
+        assert line.count("|") == width or not line.startswith("|"), line
+
+
 def test_a_row_that_goes_on_from_another_names_it():
     found = outcomes({"wn18rr-none-conve": 0.44})
     assert "none-complex" not in page(found)

@@ -121,20 +121,8 @@ def _details(found: Outcomes, *tables: str, only: str = "", without: str = "\n")
     """One line per row, with everything that is measured; ``only`` and ``without`` are parts of a system's name."""
     rows = [item for item in found.values() if item.row.table in tables]
     items = [item for item in rows if only in item.row.system and without not in item.row.system]
-    columns = [
-        "",
-        "system",
-        "d_e",
-        "paper MRR",
-        "ours",
-        "H@1",
-        "H@3",
-        "H@10",
-        "#NFP",
-        "#EFP",
-        "goes on from",
-        "messages",
-    ]
+    columns = ["", "system", "encoder, decoder", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP"]
+    columns += ["goes on from", "messages"]
     return _table([*columns, "minutes", "counted", "peak MB", "verdict"], [_detail(item) for item in items])
 
 
