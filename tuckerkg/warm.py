@@ -17,11 +17,12 @@ from tuckerkg.training import State
 def start_from(folder: RunFolder, former: RunFolder) -> list[str]:
     """Gives the new run ``folder`` the best weights of ``former`` as its start; names what starts afresh.
 
-    Weights are taken over by name; what ``former`` does not have, such as an encoder, starts as its settings say, with
-    its output norm set to let the entities pass as they are. With ``train.start_tables`` "paired" the halves of a row,
-    which are ComplEx's real and imaginary parts, are laid side by side, where a convolution sees both. The minutes of
-    ``former`` count as the new run's. Raises TuckerkgError where the data or the widths differ: with other splits,
-    validation of the one may have been training of the other.
+    Weights are taken over by name where shapes agree, so from another decoder its norm may come along; what
+    ``former`` does not have, such as an encoder, starts as its settings say, with its output norm set to let the
+    entities pass as they are. With ``train.start_tables`` "paired" the halves of a row, which are ComplEx's real and
+    imaginary parts, are laid side by side, where a convolution sees both. The minutes of ``former`` count as the new
+    run's. Raises TuckerkgError where the data or the widths differ: with other splits, validation of the one may have
+    been training of the other.
     """
     if folder.steps():
         raise TuckerkgError(f"{folder.path}: has already begun; only a new run can start from another one")
