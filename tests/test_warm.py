@@ -109,6 +109,20 @@ def test_other_widths_names_and_splits_are_refused(decoder_alone, tmp_path, data
         start_from(folder, RunFolder.open(decoder_alone))
 
 
+def test_an_experiment_that_goes_on_from_another_says_so_where_it_does_not(tmp_path):
+    quick = [f"--set={key}={str(value).lower()}" for key, value in {**SMALL, "batch.queries": 2048}.items()]
+    plain = ["train", "--encoder", "none", *quick]
+    alone = CliRunner().invoke(app, [*plain, "--out", str(tmp_path / "a")])
+    assert alone.exit_code == 0, alone.output
+    assert "made to go on" not in alone.output
+    named = [*plain, "--set=experiment=wn18rr-none-conve"]
+    told = CliRunner().invoke(app, [*named, "--out", str(tmp_path / "b")])
+    assert "made to go on from a run of wn18rr-none-complex" in " ".join(told.output.split())
+    given = CliRunner().invoke(app, [*named, "--out", str(tmp_path / "c"), "--start-from", str(tmp_path / "a")])
+    assert given.exit_code == 0, given.output
+    assert "made to go on" not in given.output
+
+
 def test_paired_tables_have_both_halves_side_by_side(decoder_alone, tmp_path):
     settings = load_settings(None, {**SMALL, "encoder": "none", "dataset": "ring", "train.start_tables": "paired"})
     folder = api.prepare(toy_dataset(), settings, tmp_path / "child")

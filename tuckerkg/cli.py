@@ -141,6 +141,7 @@ def train(
 
     from tuckerkg import api, show
     from tuckerkg.checkpoint import RunFolder
+    from tuckerkg.paper import usual_start
     from tuckerkg.place import check_place
     from tuckerkg.warm import start_from
 
@@ -164,6 +165,11 @@ def train(
         if former is not None:
             afresh = start_from(folder, former)
             print(f"starts from {former.path}; afresh: {', '.join(afresh) or 'nothing'}")
+        elif usual := usual_start(chosen.experiment):
+            print(
+                f"note: {chosen.experiment} is made to go on from a run of {usual}, and its figure in RESULTS.md does. "
+                f"Give that run with --start-from, or train both with `tuckerkg reproduce {chosen.experiment}`."
+            )
     with observer(folder) as watching:
         run = api.resume(folder, watching)
     print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {folder.path}")

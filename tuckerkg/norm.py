@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -63,3 +65,11 @@ class WeightedBatchNorm(nn.Module):
         """Moves the running statistics towards those of ``total`` rows."""
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(var * (total / max(total - 1.0, 1.0)), self.momentum)
+
+
+@torch.no_grad()
+def settle_through_tanh(norms: Iterable[WeightedBatchNorm], rows: Tensor) -> None:
+    """Settles norms that stand one behind the other, each with a tanh behind it: ``rows`` pass all but the tanhs."""
+    for norm in norms:
+        norm.settle(rows)
+        rows = torch.tanh(rows)

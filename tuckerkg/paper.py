@@ -75,6 +75,11 @@ def row_named(name: str) -> Row:
     return next(row for row in paper_rows() if row.name == name)
 
 
+def usual_start(experiment: str) -> str:
+    """The row that an experiment's own row goes on from; empty if none does."""
+    return next((row.start for row in paper_rows() if row.name == experiment), "")
+
+
 def choose_rows(wanted: Sequence[str]) -> list[Row]:
     """Rows by name or by table, all where nothing is named.
 

@@ -38,7 +38,7 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         + _details(found, "main", without="TGCN"),
         "## On the way\n\nRuns that rows above go on from.\n\n" + _details(found, "stages"),
         "## Convolutions from random tables\n\nConvE, SACN and CompGCN above go on from entities and relations that "
-        "another decoder has trained (`goes on from`). From random ones they learn slowly; what they reach so, within "
+        "another run has trained (`goes on from`). From random ones they learn slowly; what they reach so, within "
         "the same hour:\n\n" + _details(found, "random"),
         "## Encoders in front of other decoders\n\n" + _details(found, "front"),
         "## Decoders alone\n\nThe same width and loss without an encoder. A TGCN row goes on from its decoder's run, "

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
-from tuckerkg.norm import WeightedBatchNorm
+from tuckerkg.norm import WeightedBatchNorm, settle_through_tanh
 from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive, Start
 from tuckerkg.propagate import factor_products
 
@@ -43,7 +43,7 @@ class CompGCNLayer(nn.Module):
         if start == "identity" and not in_dim == out_dim == out_relation_dim:
             raise ValueError(
                 f"start 'identity' needs equal widths, got in_dim {in_dim}, out_dim {out_dim}, "
-                f"out_relation_dim {out_relation_dim}"
+                f"out_relation_dim {out_relation_dim}; use 'xavier'"
             )
         self.composition, self.dropout, self.strength, self.start = composition, dropout, strength, start
         self.along = nn.Parameter(torch.empty(in_dim, out_dim))
@@ -223,13 +223,10 @@ class CompGCN(nn.Module):
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
-    @torch.no_grad()
     def settle(self, entities: Tensor) -> None:
         """Lets entities that were trained without the encoder pass, but for the tanh, where ``start`` is "identity"."""
         if self.start == "identity":
-            for layer in self.layers:
-                layer.norm.settle(entities)  # type: ignore[operator, union-attr]
-                entities = torch.tanh(entities)
+            settle_through_tanh((layer.norm for layer in self.layers), entities)  # type: ignore[misc]
 
     def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """``entities [N, d]``, ``relations [2R, d]`` -> ``[N, out_dim]``, ``[2R, out_relation_dim]``."""

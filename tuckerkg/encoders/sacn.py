@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tuckerkg.dropout import dropout
 from tuckerkg.graph import MessageGraph, Normalise, Order
-from tuckerkg.norm import WeightedBatchNorm
+from tuckerkg.norm import WeightedBatchNorm, settle_through_tanh
 from tuckerkg.options import Dropout, NonNegative, NonNegativeFloat, Positive, Start
 from tuckerkg.propagate import strength_sum
 
@@ -22,7 +22,9 @@ class SACNLayer(nn.Module):
     ) -> None:
         super().__init__()
         if start == "identity" and in_dim != out_dim:
-            raise ValueError(f"start 'identity' needs equal widths, got in_dim {in_dim} and out_dim {out_dim}")
+            raise ValueError(
+                f"start 'identity' needs equal widths, got in_dim {in_dim}, out_dim {out_dim}; use 'xavier'"
+            )
         self.strength, self.start = strength, start
         self.strengths = nn.Parameter(torch.empty(num_relations))  # a_r
         self.weight = nn.Parameter(torch.empty(in_dim, out_dim))
@@ -88,13 +90,10 @@ class SACN(nn.Module):
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
-    @torch.no_grad()
     def settle(self, entities: Tensor) -> None:
         """Lets entities that were trained without the encoder pass, but for the tanh, where ``start`` is "identity"."""
         if self.start == "identity":
-            for layer in self.layers:
-                layer.norm.settle(entities)  # type: ignore[operator, union-attr]
-                entities = torch.tanh(entities)
+            settle_through_tanh((layer.norm for layer in self.layers), entities)  # type: ignore[misc]
 
     def forward(self, graph: MessageGraph | None, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """``entities [N, d]``, ``relations [2R, d_r]`` -> entities ``[N, out_dim]``, the same relations."""
