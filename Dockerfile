@@ -4,7 +4,6 @@ FROM python:3.11-slim-bookworm AS build
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY tuckerkg tuckerkg
-COPY experiments experiments
 # PyTorch first and by its pinned version: anything looser may bring gigabytes of GPU libraries.
 RUN python -m venv /opt/tuckerkg \
     && /opt/tuckerkg/bin/pip install --no-cache-dir --constraint constraints.txt torch==2.13.0 \

@@ -1,11 +1,11 @@
-# make demo, make test: each works from a clean clone with nothing but Python 3.11 or newer and make.
+# make demo, make test: each works from a clean clone with nothing but Python 3.11.4 or newer and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo serve test check lint types test-peers test-faults test-browser results bench wheel clean
+.PHONY: help demo serve test check lint types test-peers test-faults test-browser docs results bench wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -22,7 +22,7 @@ $(VENV)/dev: $(VENV)/base
 	@touch $@
 
 $(VENV)/peers: $(VENV)/dev
-	$(PIP) ".[peers]"
+	$(PIP) --editable ".[peers]"
 	@touch $@
 
 demo: $(VENV)/base  ## train on the embedded graph and name ten missing facts
@@ -63,7 +63,12 @@ test-browser: $(VENV)/dev  ## the page in Chromium, which is installed where it 
 		|| (apt-get update -qq && apt-get install -qq -y chromium) >/dev/null
 	$(BIN)/python -m pytest -m browser
 
-results: $(VENV)/dev  ## RESULTS.md, its figures and the README's table from results/*.json
+docs: $(VENV)/dev  ## the documentation site, in docs/_build/html
+	$(PIP) --editable ".[docs]"
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+results: $(VENV)/dev  ## RESULTS.md, its figures and the README's table from results/runs/
 	$(BIN)/tuckerkg results --readme README.md
 
 bench: $(VENV)/peers  ## time and memory of every stage beside PyG, PyKEEN, Polars and bare products

@@ -1,8 +1,8 @@
 """Speed and memory of every stage beside the alternatives: ``make bench``, or ``python -m benchmarks --stage read``.
 
-Prints tables, stores ``results/bench.json`` (with --stage: only the lines of that stage are replaced), the same as a
-page to read, bench.md, and cost against size, bench.png. Nothing else should run meanwhile. Needs TUCKERKG_DATA and
-the extra "peers".
+Prints tables, stores ``results/bench/bench.json`` (with --stage: only the lines of that stage are replaced), the same
+as a page to read, bench.md, and cost against size, bench.png. Nothing else should run meanwhile. Needs TUCKERKG_DATA
+and the extra "peers".
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument(
         "--per-edge-share", type=float, default=1.0, metavar="S", help="share of the edges in the per-edge form"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS / "bench.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "bench" / "bench.json")
     given = parser.parse_args()
     if "TUCKERKG_DATA" not in os.environ:
         sys.exit("TUCKERKG_DATA is not set: it names the folder with the benchmark datasets")

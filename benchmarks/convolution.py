@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.measure import Line, Work, alternate
-from tuckerkg.decoders import ConvE, ConvTransE
-from tuckerkg.dot import Precision
+from tuckerkg.nn.decoders import ConvE, ConvTransE
+from tuckerkg.types import Precision
 
 QUERIES = 1_024
 RELATIONS = 474
@@ -29,7 +29,7 @@ def _line(name: str, decoder: ConvE | ConvTransE, dim: int) -> Line:
     layers = layer_by_layer(decoder)
 
     def ours(precision: Precision) -> None:
-        decoder.precision = precision
+        decoder.set_precision(precision)
         decoder.query(heads, relations, ids).backward(gradient)
 
     found = alternate(

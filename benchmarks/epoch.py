@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from benchmarks.measure import Line, Measured, alternate, peak_mb, reset_peak
 from benchmarks.train_step import Trainer, bare_products
-from tuckerkg.ahead import Ahead
-from tuckerkg.config import load_settings
+from tuckerkg.batches.prefetch import Prefetch
+from tuckerkg.config.toml import load_settings
 
 QUERIES = 4_096
 
@@ -20,7 +20,7 @@ def run() -> Iterator[Line]:
         steps = trainer.batches.steps_per_epoch
         parts: dict[str, float] = {}
         before = reset_peak()
-        with Ahead(trainer.batches, steps + 1) as ahead:
+        with Prefetch(trainer.batches, steps + 1) as ahead:
             trainer.step(ahead.batch(0))
             start = time.perf_counter()
             for step in range(1, steps + 1):
@@ -31,7 +31,7 @@ def run() -> Iterator[Line]:
             seconds = time.perf_counter() - start
         peak = peak_mb() - before
         parts["between the stages"] = seconds - sum(parts.values())
-        num_queries = len(trainer.batches.answers)  # type: ignore[attr-defined]
+        num_queries = len(trainer.batches.known)  # type: ignore[attr-defined]
         work = f"fb15k-237, {num_queries} queries in batches of {QUERIES}, d 100, {name}"
         line = Line("epoch", work, seconds, peak, f"{num_queries / seconds:.0f} queries/s", parts=parts)
         products, flops = bare_products(trainer.batches.batch(0), trainer.model)

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Line, Measured, peak_mb, reset_peak
-from tuckerkg.batches import TrainingGraph
-from tuckerkg.config import build_batches, build_loss, build_model, load_settings
-from tuckerkg.optimisers import Optimiser
+from tuckerkg.config.build import build_batches, build_model, build_objective
+from tuckerkg.config.toml import load_settings
+from tuckerkg.training.optim import ModelOptimizer
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 EDGES_PER_ENTITY, RELATIONS, TRIPLES, WARM, STEPS = 10, 100, 2_000, 3, 20
 ONE_B = {
     "batch": "subgraph",
-    "train.optimiser": "lazy-adam",
+    "train.optimizer": "lazy-adam",
     "batch.triples": TRIPLES,
     "batch.positives": 1_000,
 }
@@ -54,9 +54,10 @@ class Stepper:
         for column, high in enumerate((num_entities, RELATIONS, num_entities)):
             triples[:, column] = random.integers(0, high, len(triples))
         torch.manual_seed(0)
-        self.model, self.loss = build_model(settings, num_entities, RELATIONS), build_loss(settings)
-        self.optimiser = Optimiser(self.model, settings.train.optimiser, settings.train.lr)
-        self.batches = build_batches(settings, TrainingGraph(triples, num_entities, RELATIONS, 0))
+        self.model = build_model(settings, num_entities, RELATIONS)
+        self.objective = build_objective(settings, self.model)
+        self.optimizer = ModelOptimizer(self.model, settings.train.optimizer, settings.train.lr)
+        self.batches = build_batches(settings, self.model, self.objective.loss, triples)
         self.seconds: list[float] = []
         self.candidates = 0
 
@@ -64,9 +65,9 @@ class Stepper:
         """One step, its batch made in between, and its time."""
         start = time.perf_counter()
         batch = self.batches.batch(len(self.seconds))
-        self.optimiser.zero_grad()
-        self.model.loss(batch, self.loss).backward()
-        self.optimiser.clip(1.0)
-        self.optimiser.step()
+        self.optimizer.zero_grad()
+        self.objective(self.model, batch).backward()
+        self.optimizer.clip(1.0)
+        self.optimizer.step()
         self.seconds.append(time.perf_counter() - start)
         self.candidates = self.model.num_entities if batch.entity_ids is None else len(batch.entity_ids)

@@ -3,7 +3,7 @@ and what becomes of requests when it is told to end.
 
 The service runs as a process of its own; this one makes the load on loopback. Prints a table and writes it as JSON.
 
-    python -m benchmarks.load runs/fb15k-237 --out results/load.json
+    python -m benchmarks.load runs/fb15k-237 --out results/bench/load.json
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuckerkg.checkpoint import RunFolder
+from tuckerkg.storage.run_folder import RunFolder
 
 SECONDS = 10.0  # of each row of the table
 CLIENTS = (1, 16, 64)

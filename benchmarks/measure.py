@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tuckerkg.results import processor
+from tuckerkg.paper.result_file import processor
 
 Work = Callable[[], object]
 REPEATS = 5

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Line, Work, alternate
-from tuckerkg.config import build_model, load_settings
-from tuckerkg.model import Encoded
-from tuckerkg.names import Names
-from tuckerkg.predict import Predictor
+from tuckerkg.config.build import build_model
+from tuckerkg.config.toml import load_settings
+from tuckerkg.data.labels import Labels
+from tuckerkg.inference.predictor import Predictor
+from tuckerkg.nn.embedding_scorer import EmbeddingScorer
 
 K, RELATIONS = 10, 100
 
@@ -29,15 +30,15 @@ def _predictor(num_entities: int) -> Predictor:
     model = build_model(settings, num_entities, RELATIONS).eval()
     random = np.random.default_rng(0)
     triples = np.stack([random.integers(0, high, 300_000) for high in (num_entities, RELATIONS, num_entities)], 1)
-    names = Names("entity", tuple(f"e{i:07}" for i in range(num_entities)), {})
-    relations = Names("relation", tuple(f"r{i:03}" for i in range(RELATIONS)), {})
-    return Predictor(Encoded(model, model.entities.detach(), model.relations.detach()), names, relations, [triples])
+    names = Labels("entity", tuple(f"e{i:07}" for i in range(num_entities)), {})
+    relations = Labels("relation", tuple(f"r{i:03}" for i in range(RELATIONS)), {})
+    return Predictor(EmbeddingScorer(model, triples[:0]), names, relations, [triples])
 
 
 def _one(predictor: Predictor, num_entities: int, count: int) -> Line:
     random = np.random.default_rng(1)
     heads, relation_ids = (torch.from_numpy(random.integers(0, high, count)) for high in (num_entities, 2 * RELATIONS))
-    entities, relations = predictor.encoded.entities.numpy(), predictor.encoded.relations.numpy()
+    entities, relations = predictor.scorer.entities.numpy(), predictor.scorer.relations.numpy()
 
     def numpy() -> None:
         step = max(1, (1 << 24) // num_entities)

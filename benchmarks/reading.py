@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.measure import Line, alternate, once
-from tuckerkg.triples import read_dataset
+from tuckerkg.data.dataset import Dataset
 
 SIZES = (1_000_000, 10_000_000)
 PYKEEN_UP_TO = 1_000_000
@@ -53,10 +53,10 @@ def polars_alone(file: Path) -> list[np.ndarray]:
 
 def _one(file: Path, peers: bool) -> Line:
     large = file.stat().st_size > 100e6
-    works = {"ours": lambda: read_dataset(file, split=None), "Polars": lambda: polars_alone(file)}
+    works = {"ours": lambda: Dataset.from_files(file, split=None), "Polars": lambda: polars_alone(file)}
     found = alternate(works, repeats=3 if large else 5)
     ours, megabytes = found["ours"], file.stat().st_size / 1e6
-    count = len(read_dataset(file, split=None).train)
+    count = len(Dataset.from_files(file, split=None).train)
     name = "fb15k-237 train" if file.name == "train.txt" else "synthetic"
     line = Line("read", f"{name}, {count} distinct triples, {megabytes:.0f} MB", ours.seconds, ours.peak_memory_mb, "")
     line.rate = f"{count / ours.seconds / 1e6:.2f} million triples/s, {megabytes / ours.seconds:.0f} MB/s"

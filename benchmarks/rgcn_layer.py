@@ -8,10 +8,11 @@ from functools import partial
 import torch
 
 from benchmarks.measure import Line, Measured, Work, alternate, once
-from tuckerkg.datasets import load
-from tuckerkg.encoders.rgcn import RGCNLayer
-from tuckerkg.graph import MessageGraph
-from tuckerkg.triples import Dataset, add_inverses
+from tuckerkg.data.dataset import Dataset
+from tuckerkg.data.load import load
+from tuckerkg.data.triple_sets import add_inverses
+from tuckerkg.graph.message_graph import MessageGraph
+from tuckerkg.nn.encoders.rgcn import RGCNLayer
 
 DIM = 100
 SIZES = {"basis": 100, "block": 5}

@@ -11,19 +11,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.measure import Line, Measured, alternate, once
-from tuckerkg.ahead import Ahead
-from tuckerkg.answers import rows_of
-from tuckerkg.batches import Batch, TrainingGraph
-from tuckerkg.config import Settings, build_batches, build_loss, build_model, load_settings
-from tuckerkg.datasets import load
-from tuckerkg.dot import TILE, DotProduct
-from tuckerkg.losses import CHUNK_SCORES, streamed_loss
-from tuckerkg.model import Model
-from tuckerkg.optimisers import Optimiser
+from tuckerkg.batches.batch import Batch
+from tuckerkg.batches.prefetch import Prefetch
+from tuckerkg.config.build import build_batches, build_model, build_objective
+from tuckerkg.config.settings import Settings
+from tuckerkg.config.toml import load_settings
+from tuckerkg.data.load import load
+from tuckerkg.graph.known_tails import rows_of
+from tuckerkg.kernels.dot_product import TILE, DotProduct
+from tuckerkg.losses.objective import Objective
+from tuckerkg.losses.streaming import CHUNK_SCORES, streamed_loss
+from tuckerkg.nn.model import Model
+from tuckerkg.training.optim import ModelOptimizer
+from tuckerkg.types import Precision
 
 STEP = {
     "model.dim": 100, "model.relation_dim": 125, "encoder": "tgcn", "decoder": "tucker", "loss": "softmax",
-    "batch": "subgraph", "batch.triples": 100_000, "batch.message_share": 0.5, "batch.positives": 5_000,
+    "batch": "subgraph", "batch.triples": 100_000, "phase": [{"messages": 0.5}], "batch.positives": 5_000,
 }  # fmt: skip
 WORK = "fb15k-237 g_s=100000, half as messages, 5000 positives + inverses, 2 layers, d_e 100, d_r 125, TuckER"
 EDGES_AT_ONCE = 2_000
@@ -57,34 +61,24 @@ def run(share: float = 1.0) -> Iterator[Line]:
 
 
 class Trainer:
-    """What a training loop holds, without checkpoints and looks."""
+    """What a training loop holds, without checkpoints and validation."""
 
     def __init__(self, settings: Settings, dataset: str = "fb15k-237") -> None:
         data = load(dataset)
         torch.manual_seed(0)
         self.settings, self.num_relations = settings, len(data.relations)
         self.model = build_model(settings, len(data.entities), len(data.relations))
-        encoder: Any = self.model.encoder
-        self.loss = build_loss(settings)
-        graph = TrainingGraph(
-            data.train,
-            len(data.entities),
-            len(data.relations),
-            0,
-            normalise=encoder.normalise,
-            order=encoder.order,
-            uses_graph=encoder.uses_graph,
-            marks_known=self.loss.marks_known,
-        )
-        self.batches = build_batches(settings, graph)
-        self.optimiser = Optimiser(self.model, settings.train.optimiser, settings.train.lr)
+        self.objective = build_objective(settings, self.model)
+        self.loss = self.objective.loss
+        self.batches = build_batches(settings, self.model, self.loss, data.train)
+        self.optimizer = ModelOptimizer(self.model, settings.train.optimizer, settings.train.lr)
 
-    def step(self, batch: Batch, precision: Any = "float32") -> None:
+    def step(self, batch: Batch, precision: Precision = "float32") -> None:
         self.model.train()
-        self.optimiser.zero_grad()
-        self.model.loss(batch, self.loss, precision=precision).backward()
-        self.optimiser.clip(1.0)
-        self.optimiser.step()
+        self.optimizer.zero_grad()
+        Objective(self.loss, precision=precision)(self.model, batch).backward()
+        self.optimizer.clip(1.0)
+        self.optimizer.step()
 
     def timed_step(self, batch: Batch, parts: dict[str, float]) -> None:
         """A step that adds the seconds of its stages to ``parts``."""
@@ -95,18 +89,18 @@ class Trainer:
             parts[name] = parts.get(name, 0.0) + clock[-1] - clock[-2]
 
         model = self.model.train()
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         entities, relations = model.encode(batch.graph, batch.entity_ids)
         lap("encode")
-        queries = model.query(F.embedding(batch.heads, entities), relations, batch.relation_ids, batch.groups)
+        queries = model.decoder.query(F.embedding(batch.heads, entities), relations, batch.relation_ids, batch.groups)
         lap("query")
         value = streamed_loss(self.loss, DotProduct(), queries, entities, batch.offsets, batch.positives)
         lap("scores, loss and their gradients")
         value.backward()
         lap("gradients of query and encoder")
-        self.optimiser.clip(1.0)
-        self.optimiser.step()
-        lap("clip and optimiser")
+        self.optimizer.clip(1.0)
+        self.optimizer.step()
+        lap("clip and optimizer")
 
     def edges(self, batch: Batch) -> Tensor:
         """The batch's messages as (source, relation, target), read back from its graph."""
@@ -133,7 +127,7 @@ def _line(found: Measured, work: str, flops: float, trainer: Trainer) -> Line:
 def _walk(trainer: Trainer, worker: Any, parts: dict[str, float]) -> float:
     """Mean seconds of steps on new samples, preparation included; the stages' sums go to ``parts``."""
     started = time.perf_counter()
-    with Ahead(trainer.batches, COUNTED_STEPS + 2, worker) as ahead:
+    with Prefetch(trainer.batches, COUNTED_STEPS + 2, worker) as ahead:
         for step in range(COUNTED_STEPS + 2):
             if step == 2:
                 parts.clear()
@@ -194,10 +188,10 @@ def _per_edge(trainer: Trainer, batch: Batch, edges: Tensor, share: float) -> Me
 
     def work() -> None:
         trainer.model.train()
-        trainer.optimiser.zero_grad()
+        trainer.optimizer.zero_grad()
         per_edge_loss(trainer, batch, kept).backward()
-        trainer.optimiser.clip(1.0)
-        trainer.optimiser.step()
+        trainer.optimizer.clip(1.0)
+        trainer.optimizer.step()
 
     return once(work)
 
@@ -223,5 +217,5 @@ def per_edge_loss(trainer: Trainer, batch: Batch, edges: Tensor) -> Tensor:
         total = torch.zeros_like(entities).index_add(0, targets, normed)
         entities = total + entities @ layer.self_loop + layer.bias
         entities = F.relu(entities) if depth == 0 else encoder.output_norm(entities)
-    queries = model.query(entities[batch.heads], model.relations, batch.relation_ids, batch.groups)
+    queries = model.decoder.query(entities[batch.heads], model.relations, batch.relation_ids, batch.groups)
     return streamed_loss(trainer.loss, DotProduct(), queries, entities, batch.offsets, batch.positives)

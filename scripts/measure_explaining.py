@@ -3,7 +3,7 @@
 Test links that the model ranks among the first ten are explained. The three edges named first are deleted, the graph is
 encoded again and the link ranked again; the same with three random training edges of its head and tail.
 
-    python scripts/measure_explaining.py runs/fb15k-237-rgcn --out results/explaining.json
+    python scripts/measure_explaining.py runs/fb15k-237-rgcn --out results/studies/explaining.json
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from tuckerkg import load
-from tuckerkg.progress import counter
-from tuckerkg.run import Run
+from tuckerkg.console import progress_bar
+from tuckerkg.inference.run import Run
 
 EDGES = 3
 
@@ -37,8 +37,6 @@ def links(run: Run, count: int, seed: int, most: int = 10) -> list[tuple[int, in
 
 def main() -> None:
     """Measures and writes the figures."""
-    from rich.console import Console  # noqa: PLC0415
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--links", type=int, default=200)
@@ -50,9 +48,8 @@ def main() -> None:
     random = np.random.default_rng(arguments.seed + 1)
     chosen = links(run, arguments.links, arguments.seed)
     rows = []
-    bar, tick = counter(Console(stderr=True), "explaining")
     clock = time.perf_counter()
-    with bar:
+    with progress_bar("explaining") as progress:
         for place, fact in enumerate(chosen):
             named = [row for row, _ in explainer.important(*fact, EDGES)]
             ends = [fact[0], fact[2]]
@@ -60,7 +57,7 @@ def main() -> None:
             drawn = random.choice(around, min(len(named), len(around)), replace=False).tolist()
             ranks = [explainer.standing(*fact, without=without).rank for without in ([], named, drawn)]
             rows.append([1.0 / rank for rank in ranks])
-            tick(place + 1, len(chosen))
+            progress(place + 1, len(chosen))
     before, named_away, drawn_away = np.array(rows).T
     result = {
         "run": arguments.run.resolve().name,

@@ -16,10 +16,12 @@ def toy_run(tmp_path_factory):
     from graphs import toy_dataset
 
     from tuckerkg import api
-    from tuckerkg.training import Silent
+    from tuckerkg.training.callbacks import NullCallback
 
     overrides = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 20.0, "train.threads": 1, "encoder": "none"}
-    return api.train(toy_dataset(), out=tmp_path_factory.mktemp("toy") / "run", overrides=overrides, observer=Silent())
+    return api.train(
+        toy_dataset(), out=tmp_path_factory.mktemp("toy") / "run", overrides=overrides, callback=NullCallback()
+    )
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +33,11 @@ def served_run(tmp_path_factory):
     from services import HOSTILE
 
     from tuckerkg import api
-    from tuckerkg.training import Silent
+    from tuckerkg.training.callbacks import NullCallback
 
     changes = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 5.0, "train.threads": 1}
     data = replace(toy_dataset(), entity_titles={"e007": HOSTILE, "e008": "Seven of Nine"})
-    return api.train(data, out=tmp_path_factory.mktemp("served") / "run", overrides=changes, observer=Silent())
+    return api.train(data, out=tmp_path_factory.mktemp("served") / "run", overrides=changes, callback=NullCallback())
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from tuckerkg.data.readers.options import ReadOptions
+from tuckerkg.data.readers.read import Rows, read_rows
 from tuckerkg.errors import InputError
-from tuckerkg.read_options import ReadOptions
-from tuckerkg.reading import Rows, read_rows
 
 LABEL = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0\t\r\n"), min_size=1, max_size=8

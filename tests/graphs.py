@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tuckerkg.read_report import ReadReport
-from tuckerkg.triples import Dataset, Vocabulary
+from tuckerkg.data.dataset import Dataset
+from tuckerkg.data.labels import Vocabulary
+from tuckerkg.data.read_report import ReadReport
 
 Ids = tuple[int, int, int]
 GRAPH = st.lists(

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tuckerkg.checkpoint import Checkpoint, RunFolder
+from tuckerkg.storage.checkpoints import Checkpoint, Weights
+from tuckerkg.storage.run_folder import RunFolder
 
 ENTITIES = ["a", "b", "ü ", "\u200bd"]
 RELATIONS = ["likes", "knows"]
@@ -20,7 +21,7 @@ SPLITS = {
     "test": np.empty((0, 3), dtype=np.int64),
 }
 SETTINGS = {"encoder": "tgcn", "dimension": 4, "learning_rate": 0.003, "out": None}
-FILES = ["manifest.json", "optimiser.safetensors", "state.json", "weights.safetensors"]
+FILES = ["manifest.json", "optimizer.safetensors", "state.json", "weights.safetensors"]
 
 
 def create(path: Path) -> RunFolder:
@@ -43,17 +44,22 @@ def tensors(step: int, rows: int = 40) -> dict[str, torch.Tensor]:
     }
 
 
-def save(run: RunFolder, step: int, best: int | None = None, keep: tuple[int, ...] = ()) -> Path:
-    return run.save(step, tensors(step), {"m": tensors(step + 500)["table"]}, {"epoch": step, "best_step": best}, keep)
+def save(run: RunFolder, step: int, best: int | None = None) -> Path:
+    """Saves ``step``, which is the best one unless another is."""
+    state = {"epoch": step, "best_step": best}
+    optimizer = {"m": tensors(step + 500)["table"]}
+    return run.checkpoints.save(step, tensors(step), optimizer, state, best=step if best is None else best)
 
 
-def assert_is(found: Checkpoint | None, step: int) -> None:
+def assert_is(found: Weights | None, step: int) -> None:
+    """``found`` is what ``save`` saved as ``step``: of weights to use, no optimizer is read."""
     assert found is not None
     assert found.step == step
     assert found.state["epoch"] == step
     for name, tensor in tensors(step).items():
         assert torch.equal(found.weights[name], tensor)
-    assert torch.equal(found.optimiser["m"], tensors(step + 500)["table"])
+    if isinstance(found, Checkpoint):
+        assert torch.equal(found.optimizer["m"], tensors(step + 500)["table"])
 
 
 def names(path: Path) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 from graphs import data_folder
 
 from benchmarks.measure import Line, Measured, alternate
-from tuckerkg.config import load_settings
+from tuckerkg.config.toml import load_settings
 
 
 def test_ratio_is_the_others_seconds_over_ours():
@@ -46,7 +46,7 @@ def test_the_per_edge_form_has_our_loss_and_gradients():
         object.__setattr__(batch.graph, name, getattr(batch.graph, name).double())
     for matrix in (batch.graph.scatter.forward, batch.graph.scatter.transposed):
         object.__setattr__(matrix, "weights", matrix.weights.double())
-    ours = trainer.model.loss(batch, trainer.loss)
+    ours = trainer.objective(trainer.model, batch)
     slow = per_edge_loss(trainer, batch, trainer.edges(batch))
     assert ours.item() == pytest.approx(slow.item(), rel=1e-6)
     parameters = list(trainer.model.parameters())
@@ -57,7 +57,7 @@ def test_the_per_edge_form_has_our_loss_and_gradients():
 @pytest.mark.parametrize("decoder", ["conve", "convtranse"])
 def test_torchs_layers_one_after_the_other_make_our_queries(decoder):
     from benchmarks.convolution import layer_by_layer
-    from tuckerkg.decoders import DECODERS
+    from tuckerkg.nn.decoders import DECODERS
 
     torch.manual_seed(0)
     options = {"height": 2, "kernel": 3} if decoder == "conve" else {}

@@ -1,4 +1,4 @@
-"""Every tuckerkg command in README.md is one that the program has, with options that exist."""
+"""README.md: its commands exist, its Python runs, its links lead somewhere, and it stays short."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 import typer
 
-from tuckerkg.cli import app
-from tuckerkg.config import find_settings
+from tuckerkg import __version__
+from tuckerkg.cli.app import app
+from tuckerkg.config.toml import find_settings
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
 
 
 def commands() -> list[list[str]]:
-    lines = re.findall(r"^    (tuckerkg .*?)(?:\s+#.*)?$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    lines = re.findall(r"^    (tuckerkg .*?)(?:\s+#.*)?$", TEXT, re.MULTILINE)
     return [shlex.split(line)[1:] for line in lines]
 
 
@@ -25,17 +29,45 @@ def test_the_readme_shows_commands():
 
 def test_every_command_parses():
     program = typer.main.get_command(app)
-    for words in commands():
-        verb, *rest = words
-        command = program.commands[verb]
-        context = command.make_context(verb, list(rest), resilient_parsing=False)
+    for verb, *rest in commands():
+        if verb.startswith("--"):
+            continue
+        context = program.commands[verb].make_context(verb, list(rest), resilient_parsing=False)
         settings = context.params.get("settings")
         if settings is not None:
             assert find_settings(settings).is_file()
 
 
-def test_the_file_tree_names_every_module():
-    text = README.read_text(encoding="utf-8")
-    for module in (README.parent / "tuckerkg").glob("*.py"):
-        if module.name != "__init__.py":
-            assert module.name in text, f"{module.name} is missing from README's tree"
+def test_the_python_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (text,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    exec(compile(text.replace("epochs=40", "epochs=2"), "README.md", "exec"), {"__name__": "readme"})
+    assert "shape: (10, 9)" in capsys.readouterr().out
+
+
+def test_it_is_short():
+    assert len(TEXT.splitlines()) <= 120
+
+
+def test_every_folder_of_the_package_has_a_line():
+    for folder in (ROOT / "tuckerkg").iterdir():
+        if folder.is_dir() and not folder.name.startswith("__"):
+            assert re.search(rf"tuckerkg/{folder.name}\b", TEXT), folder.name
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_citation_is_of_this_version():
+    cited = dict(re.findall(r"^ *([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
+    assert cited["version"] == __version__
+    assert cited["url"] in TEXT
+
+
+def test_the_changelog_has_the_usual_sections():
+    sections = re.findall(r"^### (\w+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections
+    assert set(sections) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuckerkg import manifest
-
-ROOT = Path(manifest.__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 FOLDERS = ("tuckerkg", "scripts", "benchmarks")
 
 MODULES = {

@@ -8,13 +8,13 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line; a person's mistake is one message and exit code 2, never a traceback."""
-    from tuckerkg.cli import app
+    """Run the command line; a user's mistake is one message and exit code 2, never a traceback."""
+    from tuckerkg.cli.app import app
     from tuckerkg.errors import TuckerkgError
-    from tuckerkg.shortage import explained_shortage
+    from tuckerkg.out_of_memory import explain_out_of_memory
 
     try:
-        with explained_shortage(lambda: "Close what else runs, or give it a machine with more memory."):
+        with explain_out_of_memory(lambda: "Close what else runs, or give it a machine with more memory."):
             app()
     except TuckerkgError as error:
         print(f"tuckerkg: {error}", file=sys.stderr)

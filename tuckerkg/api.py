@@ -1,64 +1,102 @@
-"""The one-call pipeline: read, train, hand back a run that can be measured and asked."""
+"""Training in one call: read, train, return a run that can be evaluated and asked."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tuckerkg.checkpoint import RunFolder
-from tuckerkg.config import Settings, build_model, load_settings
-from tuckerkg.datasets import load as load_dataset
-from tuckerkg.errors import TuckerkgError
-from tuckerkg.known_datasets import KNOWN, canonical_name
-from tuckerkg.memory import dataset_of
-from tuckerkg.run import Run
-from tuckerkg.training import Observer, fit
-from tuckerkg.triples import Dataset
-from tuckerkg.warm import start_from
+from tuckerkg.config.build import build_model, build_objective
+from tuckerkg.config.registry import register
+from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.config.toml import load_settings
+from tuckerkg.data.catalogue import KNOWN, canonical_name
+from tuckerkg.data.dataset import Dataset
+from tuckerkg.data.load import load as load_dataset
+from tuckerkg.errors import SettingsError, TuckerkgError
+from tuckerkg.inference.run import Run
+from tuckerkg.inference.runs import Runs
+from tuckerkg.storage.run_folder import RunFolder, is_run
+from tuckerkg.training.callbacks import Callback
+from tuckerkg.training.loop import fit
+from tuckerkg.training.warm_start import warm_start
+from tuckerkg.types import JsonObject, LogFunction, ignore
 
 
 def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     dataset: Any = "countries",
     *,
-    out: str | Path,
-    encoder: str | None = None,
-    decoder: str | None = None,
+    out: str | Path | None = None,
+    encoder: Any = None,
+    decoder: Any = None,
+    loss: Any = None,
+    epochs: float | None = None,
+    lr: float | None = None,
+    seed: int | None = None,
     settings: str | Path | Settings | None = None,
     overrides: Mapping[str, Any] | None = None,
     data: str | Path | None = None,
-    observer: Observer | None = None,
+    callback: Callback | None = None,
     start: str | Path | None = None,
 ) -> Run:
-    """Trains on a dataset and writes the run folder ``out``.
+    """Train on a dataset.
 
-    ``dataset`` is a name, a path, one already read, or a graph in memory: a pandas or Polars frame, a NetworkX graph,
-    an object with edge_index and edge_type (``tuckerkg.dataset_of`` has options for these).
+    Args:
+        dataset: a dataset's name, a path, a ``Dataset``, a list or array of triples, a pandas or Polars frame, a
+            NetworkX graph, or an object with edge_index and edge_type (``Dataset.from_*`` has options for these).
+        out: the run folder to write. None: a temporary one, removed together with the run; ``Run.save`` keeps it.
+        encoder, decoder, loss: a name, a class or an instance.
+        epochs, lr, seed: the settings ``train.epochs``, ``train.lr`` and ``train.seed``.
+        settings: a TOML file, a shipped experiment's name, or ``Settings``.
+        overrides: dotted settings on top, such as ``{"encoder.layers": 1}``.
+        data: a folder with datasets by name.
+        callback: called along the way; None draws a progress bar.
+        start: a run folder whose best weights to start from, for instance that of the decoder alone.
 
-    ``settings`` is a TOML file, a shipped experiment's name, or Settings; ``overrides`` are dotted keys on top, such as
-    ``{"train.seed": 1}``. Without ``observer`` a progress bar is drawn on a terminal. ``start`` is a run folder whose
-    best weights to go on from, for instance that of the decoder alone.
+    Raises:
+        TuckerkgError: anything that a user can mend, in words.
     """
     read = _read(dataset, data)
-    folder = prepare(read, _settings(read.name, encoder, decoder, settings, overrides), out)
+    named = {"encoder": encoder, "decoder": decoder, "loss": loss}
+    chosen = _settings(
+        read.name, settings, {**_by_name(named), "train.epochs": epochs, "train.lr": lr, "train.seed": seed}, overrides
+    )
     if start is not None:
-        start_from(folder, RunFolder.open(Path(start)))
-    return resume(folder, observer)
+        RunFolder.open(Path(start))  # refused before anything is written
+        chosen = chosen.model_copy(update={"start": chosen.start.model_copy(update={"run": str(start)})})
+    place = Path(tempfile.mkdtemp(prefix="tuckerkg-")) / "run" if out is None else Path(out)
+    run = resume(prepare(read, chosen, place), callback, data)
+    if out is None:
+        weakref.finalize(run, shutil.rmtree, place.parent, ignore_errors=True)
+    return run
 
 
-def _read(dataset: Any, data: str | Path | None) -> Dataset:
-    if isinstance(dataset, Dataset):
-        return dataset
-    if isinstance(dataset, str | os.PathLike):
-        return load_dataset(dataset, data=data)
-    return dataset_of(dataset)
+def train_seeds(
+    dataset: Any = "countries", *, seeds: Sequence[int] = (0, 1, 2), out: str | Path | None = None, **options: Any
+) -> Runs:
+    """Train once per seed; ``options`` are those of ``train``.
+
+    Args:
+        out: where the run folders go, one ``seed<k>`` each.
+
+    Returns:
+        The runs; ``summary()`` has mean and deviation of their metrics.
+    """
+    if "seed" in options or not seeds:
+        raise SettingsError("train_seeds takes seeds=(0, 1, 2), one number or more, and no seed")
+    read = _read(dataset, options.pop("data", None))
+    places = [None if out is None else Path(out) / f"seed{seed}" for seed in seeds]
+    return Runs(train(read, seed=seed, out=place, **options) for seed, place in zip(seeds, places, strict=True))
 
 
 def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
-    """Writes a new run folder: settings, vocabulary and splits; training then needs nothing else."""
+    """Write a new run folder: settings, vocabulary and splits; training then needs nothing else."""
     if len(dataset.train) == 0:
         raise TuckerkgError(f"{dataset.name}: no training triples")
     if len(dataset.valid) == 0:
@@ -66,8 +104,8 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
             f"{dataset.name}: no validation triples, and the best weights are chosen on them; "
             "give a valid file, or one file to be split"
         )
-    with torch.device("meta"):  # refuses widths that do not fit before anything is written
-        build_model(settings, 1, 1)
+    with torch.device("meta"):  # refuses what does not fit together before anything is written
+        build_objective(settings, build_model(settings, 1, 1))
     return RunFolder.create(
         Path(out),
         settings.as_dict(),
@@ -80,29 +118,76 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
     )
 
 
-def resume(folder: RunFolder | str | Path, observer: Observer | None = None) -> Run:
-    """Trains a run folder to its end, from its newest checkpoint on, and opens it with its best weights."""
-    if observer is None:
-        from tuckerkg.progress import Progress  # noqa: PLC0415  (rich is only needed to draw)
+def resume(
+    folder: RunFolder | str | Path,
+    callback: Callback | None = None,
+    data: str | Path | None = None,
+    log: LogFunction = ignore,
+) -> Run:
+    """Train a run folder to its end, from its newest checkpoint on, and open it with its best weights.
 
-        observer = Progress()
+    A run that has not begun takes the weights that its settings start from. The probabilities are fitted on
+    validation and stored in the folder.
+    """
+    if callback is None:
+        from tuckerkg.training.progress import Progress  # noqa: PLC0415  (rich is only needed to draw)
+
+        callback = Progress()
     opened = folder if isinstance(folder, RunFolder) else RunFolder.open(Path(folder))
-    fit(opened, observer)
-    return Run(opened)
+    begin(opened, callback, data, log)
+    fit(opened, callback)
+    run = Run(opened)
+    run.calibration  # noqa: B018  (fits and stores it)
+    return run
 
 
-def _settings(
-    dataset: str,
-    encoder: str | None,
-    decoder: str | None,
-    settings: str | Path | Settings | None,
-    overrides: Mapping[str, Any] | None,
-) -> Settings:
-    if isinstance(settings, Settings):
-        return settings
-    chosen: dict[str, Any] = {"dataset": dataset}
-    chosen.update({key: value for key, value in (("encoder", encoder), ("decoder", decoder)) if value is not None})
-    return load_settings(settings, {**chosen, **dict(overrides or {})})
+def begin(
+    folder: RunFolder, callback: Callback | None = None, data: str | Path | None = None, log: LogFunction = ignore
+) -> None:
+    """Give a run that has not begun the weights that its settings start from, if they name any."""
+    settings = parse_settings(folder.settings, str(folder.path))
+    if settings.start.run and not folder.checkpoints.steps():
+        former = start_folder(settings, folder.path.parent, data, callback, log)
+        afresh = warm_start(folder, former)
+        log(f"starts from {former.path}; initialized afresh: {', '.join(afresh) or 'nothing'}")
+
+
+def train_experiment(
+    settings: Settings,
+    out: Path,
+    data: str | Path | None = None,
+    callback: Callback | None = None,
+    log: LogFunction = ignore,
+) -> Run:
+    """Train what ``settings`` describe into ``out``; a run that is there and was begun is continued.
+
+    Raises:
+        TuckerkgError: the folder was begun with other settings.
+    """
+    if out.exists():
+        folder = RunFolder.open(out)
+        if folder.settings != settings.as_dict():
+            raise TuckerkgError(f"{out}: was begun with other settings than {settings.experiment} has now; remove it")
+    else:
+        folder = prepare(load_dataset(settings.dataset, data=data), settings, out)
+    log(f"{out.name}: {'resumes' if folder.checkpoints.steps() else 'starts'} in {folder.path}")
+    return resume(folder, callback, data, log)
+
+
+def start_folder(
+    settings: Settings,
+    runs: Path,
+    data: str | Path | None = None,
+    callback: Callback | None = None,
+    log: LogFunction = ignore,
+) -> RunFolder:
+    """The run that ``settings.start`` names: a run folder, or an experiment, trained with the same seed if need be."""
+    path = Path(settings.start.run)
+    if is_run(path):
+        return RunFolder.open(path)
+    seed = settings.train.seed
+    wanted = load_settings(settings.start.run, {"train.seed": seed, "train.threads": settings.train.threads})
+    return train_experiment(wanted, runs / f"{wanted.experiment}-seed{seed}", data, callback, log).folder
 
 
 def count_parameters(dataset: str, settings: Settings, data: str | Path | None = None) -> dict[str, int]:
@@ -115,3 +200,37 @@ def count_parameters(dataset: str, settings: Settings, data: str | Path | None =
         num_entities, num_relations = len(read.entities), len(read.relations)
     with torch.device("meta"):
         return build_model(settings, num_entities, num_relations).counts().as_dict()
+
+
+def _read(dataset: Any, data: str | Path | None) -> Dataset:
+    if isinstance(dataset, Dataset):
+        return dataset
+    if isinstance(dataset, str | os.PathLike):
+        return load_dataset(dataset, data=data)
+    return Dataset.of(dataset)
+
+
+def _by_name(components: Mapping[str, Any]) -> JsonObject:
+    """Classes and instances registered and named."""
+    return {
+        section: component if component is None or isinstance(component, str) else register(section, component)
+        for section, component in components.items()
+    }
+
+
+def _settings(
+    dataset: str,
+    settings: str | Path | Settings | None,
+    named: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None,
+) -> Settings:
+    given = {key: value for key, value in named.items() if value is not None}
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise SettingsError(f"overrides: expected a mapping such as {{'train.lr': 0.01}}, got {overrides!r}")
+    if isinstance(settings, Settings):
+        if given or overrides:
+            raise SettingsError(
+                f"settings are given as Settings: change them there, not by {', '.join([*given, *(overrides or {})])}"
+            )
+        return settings
+    return load_settings(settings, {"dataset": dataset, **given, **dict(overrides or {})})

@@ -1,4 +1,4 @@
-"""Errors that speak to a person: what was found, what was expected, how to mend it."""
+"""Errors for users: what was found, what was expected, how to mend it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class TuckerkgError(Exception):
-    """Anything a person can mend. The command line prints it without a traceback and exits with code 2."""
+    """Anything a user can mend. The command line prints it without a traceback and exits with code 2."""
 
 
 class SettingsError(TuckerkgError):

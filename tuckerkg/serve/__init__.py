@@ -1,1 +1,3 @@
 """The HTTP service: an engine around a run, a guard around the application, a server around both."""
+
+from __future__ import annotations

@@ -1,29 +1,31 @@
-"""The routes. Every one takes and gives names; what may be asked is in ``schemas.py``."""
+"""The application behind the guard: the page's files, the routes of the API, and what their errors become."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
+import mimetypes
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from tuckerkg.errors import TuckerkgError, UnknownNameError, printable
 from tuckerkg.serve import schemas
 from tuckerkg.serve.batcher import Batcher
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.guard import LOOPBACK, UNEXPECTED, Guard, Limits, Refused, logged
-from tuckerkg.serve.metrics import Metrics
-from tuckerkg.serve.page import page_files
+from tuckerkg.serve.middleware import LOOPBACK, UNEXPECTED, Guard, Limits, Refused, logged, problem
+from tuckerkg.serve.prometheus import Metrics
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 500, 503)
 }
+REASONS = {404: "there is nothing here", 405: "this cannot be asked in that way"}
 Text = Annotated[schemas.Name, Query()]
 Limit = Annotated[int, Query(ge=1, le=schemas.MOST_ANSWERS)]
 Hops = Annotated[int, Query(ge=1, le=3)]
@@ -38,20 +40,28 @@ class Service:
         self.batcher: Batcher | None = None
 
     async def start(self) -> None:
-        """Loads the run in a thread; until then the service is up but not ready."""
+        """Load the run in a thread; until then the service is up but not ready."""
         engine = await asyncio.to_thread(self.load)
         self.batcher = Batcher(engine, self.metrics)
         await self.batcher.start()
         self.engine = engine
 
     def ready(self) -> Engine:
-        """The engine. Raises Refused while it is being loaded."""
+        """Return the engine.
+
+        Raises:
+            Refused: it is still being loaded.
+        """
         if self.engine is None:
             raise Refused(503, "the run is being loaded")
         return self.engine
 
     async def within_time(self, work: Any) -> Any:
-        """What ``work`` gives, if it gives it in time."""
+        """Await ``work`` for as long as a computation may take.
+
+        Raises:
+            Refused: it took longer.
+        """
         try:
             async with asyncio.timeout(self.limits.compute_seconds):
                 return await work
@@ -59,7 +69,7 @@ class Service:
             raise Refused(503, f"no answer within {self.limits.compute_seconds:g} seconds") from None
 
     async def ask(self, many: list[schemas.Asked]) -> list[list[dict[str, Any]]]:
-        """Answers to questions; names are looked up first, so that an unknown one fails alone."""
+        """Answer questions; names are looked up first, so that an unknown one fails alone."""
         engine = self.ready()
         for asked in many:
             engine.question(asked)
@@ -75,7 +85,7 @@ def make_app(
     token: str | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
 ) -> Guard:
-    """The application around what ``load`` gives, behind its guard."""
+    """Build the application around the engine that ``load`` opens, behind its guard."""
     metrics = Metrics()
     service = Service(load, metrics, limits)
 
@@ -106,21 +116,15 @@ def make_app(
 
 
 def _add_page(app: FastAPI) -> None:
-    files = page_files()
+    mimetypes.add_type("text/javascript", ".js")  # browsers refuse scripts that a machine's own table calls plain text
+    files = StaticFiles(packages=[("tuckerkg.serve", "web")])
 
     @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        """The page."""
-        content, kind = files["index.html"]
-        return Response(content, media_type=kind)
+    async def index(request: Request) -> Response:
+        """Serve the page."""
+        return await files.get_response("index.html", request.scope)
 
-    @app.get("/static/{name}", include_in_schema=False)
-    async def static(name: str) -> Response:
-        """A file of the page."""
-        if name not in files:
-            raise Refused(404, "there is nothing here")
-        content, kind = files[name]
-        return Response(content, media_type=kind)
+    app.mount("/static", files)
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
@@ -194,42 +198,33 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
 
 def _add_handlers(app: FastAPI) -> None:
-    """What goes wrong in a route, as an answer with an id."""
+    """Turn every exception of a route into an answer with an id."""
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
-        return _problem(error.status, error.reason)
+        return problem(error.status, error.reason)
 
     @app.exception_handler(UnknownNameError)
     async def unknown(request: Request, error: UnknownNameError) -> JSONResponse:
-        return _problem(404, str(error))
+        return problem(404, str(error))
 
     @app.exception_handler(TuckerkgError)
     async def asked_wrongly(request: Request, error: TuckerkgError) -> JSONResponse:
         if type(error) is not TuckerkgError:  # about files, whose places are nobody's business
-            return _problem(500, UNEXPECTED, logged(request.scope))
-        return _problem(422, str(error))
+            return problem(500, UNEXPECTED, logged(request.scope))
+        return problem(422, str(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
-        return _problem(422, printable(said)[:1_000])
+        return problem(422, printable(said)[:1_000])
 
-    @app.exception_handler(404)
-    async def not_found(request: Request, error: Exception) -> JSONResponse:
-        return _problem(404, "there is nothing here")
-
-    @app.exception_handler(405)
-    async def not_allowed(request: Request, error: HTTPException) -> JSONResponse:
-        answer = _problem(405, "this cannot be asked in that way")
-        answer.headers.update(error.headers or {})  # which methods are allowed
+    @app.exception_handler(HTTPException)
+    async def refused_by_router(request: Request, error: HTTPException) -> JSONResponse:
+        answer = problem(error.status_code, REASONS.get(error.status_code, error.detail))
+        answer.headers.update(error.headers or {})  # among them the methods that are allowed
         return answer
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        return _problem(500, UNEXPECTED, logged(request.scope))
-
-
-def _problem(status: int, reason: str, number: str | None = None) -> JSONResponse:
-    headers = {"retry-after": "1"} if status == 503 else None
-    return JSONResponse({"error": reason, "id": number or secrets.token_hex(8)}, status, headers)
+        return problem(500, UNEXPECTED, logged(request.scope))

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tuckerkg.predict import Prediction
+from tuckerkg.inference.predictions import Prediction
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.metrics import Metrics
+from tuckerkg.serve.prometheus import Metrics
 from tuckerkg.serve.schemas import Asked
 
 MOST = 256  # questions of one product

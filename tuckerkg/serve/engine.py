@@ -9,19 +9,21 @@ import json
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuckerkg.plausible import plausible_heads
-from tuckerkg.predict import Prediction, Question
-from tuckerkg.run import SPLITS, Run
+from tuckerkg.data.triple_sets import SPLITS
+from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.predictor import Question
+from tuckerkg.inference.run import Run
+from tuckerkg.inference.type_constraints import plausible_heads
 from tuckerkg.serve import schemas
 
 if TYPE_CHECKING:
     import polars as pl
+
 
 MISSING = 100  # facts that the search over the whole graph keeps
 
@@ -47,7 +49,7 @@ class Engine:
         self._search: threading.Thread | None = None
         self._closing = threading.Event()
         self._explaining = threading.Lock()
-        self.run.encoded  # noqa: B018  (loaded before the service is ready)
+        self.run.scorer  # noqa: B018  (loaded before the service is ready)
         self.run.calibration  # noqa: B018
         self.run.explainer  # noqa: B018
         self._heads, self._tails = (self._plausible(columns) for columns in ([0, 1, 2], [2, 1, 0]))
@@ -205,7 +207,7 @@ class Engine:
         for place, asked in enumerate(many):
             if questions[place] is None:
                 found[place] = self.predictor.predict(
-                    asked.head, None, asked.tail, asked.k, include_known=asked.known, typed=asked.typed
+                    asked.head, None, asked.tail, asked.k, known=asked.known, typed=asked.typed
                 )
         return found
 
@@ -227,13 +229,13 @@ class Engine:
         )
 
     def _search_missing(self) -> None:
-        def tick(done: int, total: int) -> None:
+        def progress(done: int, total: int) -> None:
             self._progress = (done, total)
             if self._closing.is_set():
                 raise _Closed
 
         with suppress(_Closed):
-            self._missing = self.run.top_missing(MISSING, tick=tick)
+            self._missing = self.run.top_missing(MISSING, progress=progress)
 
     def close(self) -> None:
         """Ends what goes on beside the service."""
@@ -250,8 +252,8 @@ class Engine:
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
-            "encoder": settings.encoder["name"],
-            "decoder": settings.decoder["name"],
+            "encoder": settings.encoder.name,
+            "decoder": settings.decoder.name,
             "width": str(settings.model.dim),
         }
         curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
@@ -261,15 +263,17 @@ class Engine:
             facts=facts,
             curve=curve,
             test=self._kept_evaluation(),
-            calibration=asdict(run.reliability("valid")),
+            calibration=run.reliability("valid").as_dict(),
         )
 
     def _kept_evaluation(self) -> dict[str, Any] | None:
-        """What ``evaluate`` has written, if it has."""
+        """The figures that ``tuckerkg evaluate`` has written for the weights that are served, if it has."""
         path = self.run.path / "evaluation-test.json"
         if self.run.version != 1 or not path.is_file():
             return None
         kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if kept.get("step") != self.run.step:
+            return None
         return {key: value for key, value in kept.items() if isinstance(value, int | float)}
 
 

@@ -1,4 +1,4 @@
-"""Runs the service: uvicorn with a limit on the time that a request head may take, and an end that loses no request."""
+"""Run the service: uvicorn with a limit on the time that a request head may take, and an end that loses no request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, cast
 
 import h11
@@ -14,28 +13,33 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuckerkg.errors import TuckerkgError, printable
-from tuckerkg.run import load
+from tuckerkg.inference.run import Run
 from tuckerkg.serve.app import make_app
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.guard import LOOPBACK, Guard, Limits
+from tuckerkg.serve.middleware import LOOPBACK, Guard, Limits
+from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
 PARTING_SECONDS = 0.5  # in which kept connections still get answers, which close them
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection whose request head does not arrive in time."""
+    """HTTP/1.1 that closes a connection whose request head does not arrive in time.
+
+    uvicorn has a timeout for the pause between two requests only: a client that sends its head byte by byte keeps a
+    connection for ever. It has no setting for that, so its protocol class, which is not documented, is extended.
+    """
 
     head_seconds = 10.0
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The clock runs from the first moment."""
+        """Start the clock with the connection."""
         super().connection_made(transport)
         self._start()
 
     def data_received(self, data: bytes) -> None:
-        """A whole head stops the clock; a part of the next one starts it again, once."""
+        """Stop the clock once the head is complete; start it for a part of the next one, once."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
             self._start()
@@ -43,7 +47,7 @@ class PatientProtocol(H11Protocol):
             self._stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left to wait for."""
+        """Stop the clock: nothing is left to wait for."""
         self._stop()
         super().connection_lost(exc)
 
@@ -65,7 +69,8 @@ class PatientProtocol(H11Protocol):
 class PartingServer(uvicorn.Server):
     """Ends in two steps: each kept connection gets one more answer that closes it, then nothing new is taken.
 
-    uvicorn alone closes idle connections at once, and with them a request that is on its way.
+    uvicorn alone closes idle connections as soon as it shuts down, and with them a request that is on its way; it has
+    neither a delay nor a hook before that.
     """
 
     def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
@@ -73,7 +78,7 @@ class PartingServer(uvicorn.Server):
         self.guard = guard
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called once the signal has come."""
+        """Ask clients to close their connections for a moment, then shut down; called after the signal."""
         self.guard.draining = True
         if not self.force_exit:
             await asyncio.sleep(PARTING_SECONDS)
@@ -81,7 +86,11 @@ class PartingServer(uvicorn.Server):
 
 
 def check_address(host: str, token: str | None) -> None:
-    """Another address than loopback needs a token."""
+    """Refuse an address that others reach without a token, and a short token.
+
+    Raises:
+        TuckerkgError: with what to do instead.
+    """
     if not is_loopback(host) and not token:
         raise TuckerkgError(
             f"--host {printable(host)} can be reached by others: give a token too, by --token or TUCKERKG_TOKEN, "
@@ -103,41 +112,59 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(
-    run: Path,
+    open_run: Callable[[], Run],
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
     names: Iterable[str] = (),
     limits: Limits = Limits(),  # noqa: B008  (frozen)
-    told: Callable[[str], None] = lambda text: None,
+    log: LogFunction = ignore,
 ) -> int:
-    """Serves until a signal ends it; gives 1 where the run could not be loaded.
+    """Serve a run until a signal ends it.
 
-    ``names`` are further Host names that clients use, for instance that of a proxy.
+    Args:
+        open_run: opens the run; called in a thread once the service listens.
+        host: the address to listen on; another than loopback needs a token.
+        port: the port to listen on.
+        token: what clients must send as Bearer token; None asks for none.
+        names: further Host names that clients use, for instance that of a proxy.
+        limits: how much one client may ask.
+        log: called with sentences for the user.
+
+    Returns:
+        The exit status: 1 where the address is taken or the run could not be loaded.
+
+    Raises:
+        TuckerkgError: the address needs a token.
     """
     check_address(host, token)
+    try:
+        # Before the run is loaded, which takes a while; uvicorn would leave by SystemExit.
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        cause = str(error.strerror).partition(" (")[0]  # Python repeats the address in parentheses
+        log(f"cannot listen on {host}:{port}: {cause}; give another --host or --port")
+        return 1
     server: PartingServer | None = None
     failed = False
 
     def loaded() -> Engine:
         nonlocal failed
         try:
-            engine = Engine(load(run, note=told))
+            engine = Engine(open_run())
         except Exception as error:
             failed = True
-            told(str(error))
+            log(str(error))
             if server is not None:
                 server.should_exit = True
             raise
-        told(f"ready: http://{host}:{port}/")
+        log(f"ready: http://{f'[{host}]' if ':' in host else host}:{port}/")
         return engine
 
     guard = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits)
     config = uvicorn.Config(
         cast("Any", guard),
-        host=host,
-        port=port,
         http=PatientProtocol,
         ws="none",
         loop="asyncio",
@@ -151,8 +178,5 @@ def serve(
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     server = PartingServer(config, guard)
-    server.run()
-    if not server.started:
-        told(f"cannot listen on {host}:{port}")
-        return 1
+    server.run([listener])
     return int(failed)

@@ -27,10 +27,10 @@ export function curve(points, title, xLabel, yLabel) {
 
 export function reliability(bins) {
   const title = "Of the answers with a probability, how many were true";
-  const { picture, x, y } = frame(title, [0, 1], [0, 1], "probability that was said", "share that was true");
+  const { picture, x, y } = frame(title, [0, 1], [0, 1], "probability", "share that was true");
   picture.append(draw("line", { class: "fair", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
-  picture.append(draw("polyline", { class: "curve", points: bins.map((b) => `${x(b.said)},${y(b.true)}`).join(" ") }));
-  for (const bin of bins) picture.append(draw("circle", { class: "dot", cx: x(bin.said), cy: y(bin.true), r: 2.5 }));
+  picture.append(draw("polyline", { class: "curve", points: bins.map((b) => `${x(b.confidence)},${y(b.accuracy)}`).join(" ") }));
+  for (const bin of bins) picture.append(draw("circle", { class: "dot", cx: x(bin.confidence), cy: y(bin.accuracy), r: 2.5 }));
   return picture;
 }
 

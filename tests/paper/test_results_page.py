@@ -1,0 +1,182 @@
+"""The page of results: it says what the files say, and the committed page is the one that they give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.paper.claims import claims
+from tuckerkg.paper.reproduce import Outcome
+from tuckerkg.paper.results_page import all_outcomes, bench_lines, headline, page, replace_block
+from tuckerkg.paper.rows import METRICS, paper_rows
+
+HERE = Path(__file__).parents[2]
+
+
+def made_up(row, mrr, seed=0):
+    return {
+        "test": {**dict.fromkeys(METRICS, mrr), "mrr": mrr},
+        "test_without_messages": {"mrr": mrr - 0.0015},
+        "parameters": {"efp": 1_501_500, "nfp": 3_021_400, "enfp": 2_021_200},
+        "encoder": "tgcn",
+        "decoder": "tucker",
+        "options": {"model": {"dim": row.dim}, "train": {"steps": 300, "epochs": 100.0}},
+        "minutes": 41.5,
+        "cpu_minutes": 83.0,
+        "peak_memory_mb": 1_234,
+        "seed": seed,
+        "started_from": "",
+        "best_epoch": 2.0,
+        "curve": [[1.0, mrr / 2], [2.0, mrr]],
+    }
+
+
+def outcomes(values=None):
+    """Every row of the paper with the given MRR, or with the paper's own."""
+    found = {}
+    for row in paper_rows():
+        mrr = (values or {}).get(row.name, row.printed("mrr"))
+        results = () if mrr is None else tuple(made_up(row, mrr, seed) for seed in row.seeds)
+        found[row.name] = Outcome(row, results)
+    return found
+
+
+def said(text):
+    """``text`` without its line breaks."""
+    return " ".join(text.split())
+
+
+def test_an_empty_folder_gives_a_page_that_says_not_run(tmp_path):
+    text = page(all_outcomes(tmp_path))
+    assert "not run" in text
+    assert ".359 / –" in text
+
+
+def test_figures_of_the_runs_stand_beside_the_papers():
+    text = page(outcomes({"fb15k-237-tgcn-tucker": 0.3614}))
+    assert ".359 / .361" in text
+    assert "| .361 ± .000 |" in text
+    assert "| +.001 |" in text or "| +.002 |" in text
+    assert re.search(r"by less than \.002 in (\d+) of \1 TGCN rows, and in 0 of their \d+ runs validation kept", text)
+
+
+def test_a_row_whose_start_was_never_beaten_says_so():
+    found = outcomes({"wn18rr-tgcn-distmult": 0.45})
+    assert "| decoder alone |" not in page(found)
+    for result in found["wn18rr-tgcn-distmult"].results:
+        result |= {"started_from": "wn18rr-none-distmult-100-seed0", "best_epoch": 0.0}
+    (line,) = [line for line in page(found).splitlines() if "| decoder alone |" in line]
+    assert "TGCN-DistMult" in line
+    found = outcomes({"wn18rr-tgcn-tucker": 0.49})
+    found["wn18rr-tgcn-tucker"].results[1].update(started_from="wn18rr-none-tucker-100-seed1", best_epoch=0.0)
+    assert re.search(r"in 1 of their \d+ runs validation kept weights from before", said(headline(found)))
+    assert "| decoder alone |" not in page(found)
+
+
+def test_every_line_of_a_table_has_a_cell_for_every_column():
+    width = 0
+    for line in page(outcomes({"wn18rr-none-conve": 0.44})).splitlines():
+        width = 0 if not line.startswith("|") else width or line.count("|")
+        assert line.count("|") == width or not line.startswith("|"), line
+
+
+def test_a_row_that_goes_on_from_another_names_it():
+    found = outcomes({"wn18rr-none-conve": 0.44})
+    assert "none-complex" not in page(found)
+    for result in found["wn18rr-none-conve"].results:
+        result["started_from"] = "wn18rr-none-complex-seed0"
+    (line,) = [line for line in page(found).splitlines() if "| ConvE |" in line and "| .440 |" in line]
+    assert "| none-complex |" in line
+
+
+def test_a_row_whose_weights_are_from_before_the_messages_says_so():
+    found = outcomes({"wn18rr-tgcn-tucker": 0.49})
+    for result, epoch in zip(found["wn18rr-tgcn-tucker"].results, (34.0, 42.0, 40.0), strict=True):
+        result["options"]["phase"] = [{"epochs": 40.0, "messages": 0.0}, {"messages": 1.0}]
+        result["best_epoch"] = epoch
+    assert re.search(r"in 2 of their \d+ runs validation kept weights from before", said(headline(found)))
+
+
+def test_the_headline_names_both_datasets():
+    text = headline(outcomes({"wn18rr-tgcn-tucker": 0.49}))
+    assert "| WN18RR | .482 | .490 ± .000 |" in text
+    assert "| FB15k-237 | .359 |" in text
+
+
+def test_the_decoder_alone_is_held_against_the_seeds_that_both_have():
+    found = outcomes()
+    start, top = found["wn18rr-none-tucker-100"], found["wn18rr-tgcn-tucker"]
+    found["wn18rr-none-tucker-100"] = Outcome(
+        start.row, tuple(made_up(start.row, mrr, seed) for seed, mrr in enumerate((0.41, 0.42, 0.43)))
+    )
+    found["wn18rr-tgcn-tucker"] = Outcome(top.row, (made_up(top.row, 0.45, seed=1),))
+    assert "| .482 | .450 | .420 |" in headline(found)
+    assert found["wn18rr-none-tucker-100"].beside(Outcome(top.row, ())).mean() == pytest.approx(0.42)
+
+
+def test_with_the_papers_own_figures_its_claims_hold():
+    values = {
+        "fb15k-237-none-distmult-100": 0.241,
+        "wn18rr-none-distmult-100": 0.430,
+    }
+    found = outcomes(values)
+    judged = {claim.sentence: claim.ours(found) for claim in claims()}
+    assert all(judged.values())
+    assert [sentence for sentence, ours in judged.items() if not ours[1]] == []
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.sentence)
+def test_a_claim_can_fail(claim):
+    flat = outcomes({row.name: 0.2 for row in paper_rows()})
+    flat["wn18rr-tgcn-tucker"] = flat["fb15k-237-tgcn-tucker"]
+    ours = claim.ours(flat)
+    assert ours is not None
+    assert ours[1] == (claim.sentence == "a CP core costs little on FB15k-237")
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.sentence)
+def test_a_claim_waits_for_its_runs(claim, tmp_path):
+    assert claim.ours(all_outcomes(tmp_path)) is None
+
+
+def test_a_curve_says_what_its_points_were_given(tmp_path):
+    found = outcomes()
+    assert "300 steps a point on FB15k-237, 300 steps a point on WN18RR" in page(found)
+    assert page(found).count("| .330 | .330 | +.000 | +.002 | 2,021,200 | 41.5 |") == 1
+    longer = found["wn18rr-tgcn-tucker-subgraph20000"].results[0]["options"]
+    longer["train"] = {"steps": 0, "epochs": 12.0}
+    assert "12 epochs or 300 steps a point on WN18RR" in page(found)
+    assert "a point on" not in page(all_outcomes(tmp_path))
+
+
+def test_a_block_is_replaced_between_its_marks(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text("a\n<!-- x -->\nold\n<!-- end x -->\nb\n", encoding="utf-8")
+    assert replace_block(path, "x", "new") == "a\n<!-- x -->\nnew\n<!-- end x -->\nb\n"
+    for there, said in ((path, "no <!-- y -->"), (tmp_path / "missing.md", "cannot be read")):
+        with pytest.raises(TuckerkgError, match=said) as error:
+            replace_block(there, "y", "new")
+        assert str(there) in str(error.value)
+
+
+def test_figures_are_drawn_with_and_without_runs(tmp_path):
+    from tuckerkg.paper.figures import draw_figures
+
+    for found in (outcomes(), all_outcomes(tmp_path / "none")):
+        names = draw_figures(found, tmp_path / "figures")
+        assert len(names) == 4
+        assert all((tmp_path / "figures" / name).stat().st_size > 5_000 for name in names)
+
+
+def test_the_committed_pages_are_what_the_result_files_give():
+    found = all_outcomes(HERE / "results")
+    figures = ["bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
+    text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
+    assert text == page(found, [f"results/figures/{name}" for name in figures], bench_lines(HERE / "results")), (
+        "run `make results`"
+    )
+    readme = HERE / "README.md"
+    assert readme.read_text(encoding="utf-8") == replace_block(readme, "headline", headline(found)), "`make results`"

@@ -1,0 +1,189 @@
+"""Options that several verbs share, and what they turn into."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tuckerkg.config.settings import Settings
+    from tuckerkg.data.dataset import Dataset
+    from tuckerkg.data.readers.options import ReadOptions
+    from tuckerkg.inference.run import Run
+    from tuckerkg.training.callbacks import Callback
+
+from tuckerkg.types import JsonObject
+
+
+def _load_plugins(sources: list[str] | None) -> list[str] | None:
+    """Import the modules while the command line is read, so that every later name is known."""
+    if sources:
+        from tuckerkg.config.registry import load_plugin
+
+        for source in sources:
+            load_plugin(source)
+    return sources
+
+
+READING = "Reading files"
+
+RunArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A run folder that `tuckerkg train` wrote; RUN@1: before facts were added.", show_default=False
+    ),
+]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="MODULE",
+        callback=_load_plugins,
+        is_eager=True,
+        help="Import your own encoders, decoders or losses: a module or a .py file. May be repeated.",
+    ),
+]
+CheckpointOption = Annotated[
+    str, typer.Option(metavar="STEP", help="Which weights to use: best, newest or the number of a step.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder with datasets by name; else TUCKERKG_DATA, the cache, then download."),
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain-sigmoid", help="Probability as the score's sigmoid, not fitted on validation.")
+]
+UnguardedOption = Annotated[
+    bool,
+    typer.Option("--unguarded", help="TSV: names that start with = + - @ as they are, without an apostrophe before."),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set train.lr=0.01.")
+]
+SettingsOption = Annotated[
+    str | None, typer.Option("--settings", "-s", help="A TOML file, or the name of a shipped experiment.")
+]
+
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(help="Head, relation, tail columns: names or numbers, e.g. 1,2,3.", rich_help_panel=READING),
+]
+DelimiterOption = Annotated[
+    str | None, typer.Option(help="tab, comma, semicolon, space, pipe or a character.", rich_help_panel=READING)
+]
+HeaderOption = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="The first row names the columns.", rich_help_panel=READING)
+]
+OnErrorOption = Annotated[
+    str, typer.Option(help="stop, or skip bad rows into a rejects file.", rich_help_panel=READING)
+]
+RejectsOption = Annotated[Path, typer.Option(help="Where skipped rows go.", rich_help_panel=READING)]
+LiteralsOption = Annotated[
+    bool, typer.Option("--keep-literals", help="RDF: literals are entities too.", rich_help_panel=READING)
+]
+IntegersOption = Annotated[
+    bool, typer.Option("--integers", help="Parquet: whole numbers are names.", rich_help_panel=READING)
+]
+DropLeaksOption = Annotated[
+    bool,
+    typer.Option("--drop-leaks", help="Leave out held-out triples that training gives away.", rich_help_panel=READING),
+]
+PairsOption = Annotated[
+    bool,
+    typer.Option(
+        "--split-by-pairs",
+        help="Split again, with all triples between two entities on one side.",
+        rich_help_panel=READING,
+    ),
+]
+InversesOption = Annotated[
+    bool,
+    typer.Option(
+        "--join-inverses", help="Merge relations that are nearly the inverse of another one.", rich_help_panel=READING
+    ),
+]
+
+
+def log(text: str) -> None:
+    """Print a line for the user on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def remedied(dataset: Dataset, *, join: bool, pairs: bool, drop: bool) -> Dataset:
+    """Apply the remedies that were asked for."""
+    from tuckerkg.data.leakage import drop_leaks, join_inverses, split_by_pairs
+
+    for wanted, remedy in ((join, join_inverses), (pairs, split_by_pairs), (drop, drop_leaks)):
+        if wanted:
+            dataset = remedy(dataset)
+    return dataset
+
+
+def settings_of(file: str | None, dataset: str | None, named: JsonObject, changes: list[str] | None) -> Settings:
+    """Settings of a file with named options and ``--set`` on top."""
+    from tuckerkg.config.toml import load_settings, parse_override
+
+    overrides = {key: value for key, value in {"dataset": dataset, **named}.items() if value is not None}
+    overrides.update(parse_override(change) for change in changes or ())
+    return load_settings(file, overrides)
+
+
+def training_progress(tensorboard_folder: Path | None = None) -> Callback:
+    """What a user sees while training; TensorBoard too where a folder is given."""
+    from tuckerkg.training.progress import Progress, tensorboard
+
+    return Progress(board=None if tensorboard_folder is None else tensorboard(str(tensorboard_folder)))
+
+
+def columns_of(text: str | None) -> Any:
+    """``--columns`` as names or numbers of head, relation and tail."""
+    from tuckerkg.errors import TuckerkgError
+
+    if text is None:
+        return None
+    chosen = tuple(int(part) if part.strip().isdigit() else part.strip() for part in text.split(","))
+    if len(chosen) != 3:
+        raise TuckerkgError(f"--columns names {len(chosen)} columns, expected head,relation,tail")
+    return chosen
+
+
+def read_options(
+    columns: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    on_error: str = "stop",
+    rejects: Path | None = None,
+    keep_literals: bool = False,
+    integers: bool = False,
+) -> ReadOptions:
+    """What the options of a verb ask of a reader."""
+    from tuckerkg.data.readers.options import ReadOptions
+    from tuckerkg.errors import TuckerkgError
+
+    policy: Any = on_error
+    if on_error not in ("stop", "skip"):
+        raise TuckerkgError(f"--on-error is {on_error!r}, expected stop or skip")
+    return ReadOptions(
+        delimiter=delimiter,
+        header=header,
+        columns=columns_of(columns),
+        on_error=policy,
+        rejects=rejects,
+        keep_literals=keep_literals,
+        integers=integers,
+    )
+
+
+def load_run(path: Path, plain: bool = False, checkpoint: str = "best") -> Run:
+    """Open the run at ``path``, or ``path@version``."""
+    from tuckerkg.errors import TuckerkgError
+    from tuckerkg.inference.run import load
+
+    if checkpoint not in ("best", "newest") and not checkpoint.isdigit():
+        raise TuckerkgError(f"--checkpoint is {checkpoint!r}, expected best, newest or the number of a step")
+    which: Any = int(checkpoint) if checkpoint.isdigit() else checkpoint
+    return load(path, calibrated=not plain, checkpoint=which)

@@ -1,0 +1,369 @@
+"""Verbs about a trained run: evaluate, predict, score, explain, add, compare, report, export, serve."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuckerkg.cli.options import (
+    CheckpointOption,
+    ColumnsOption,
+    DelimiterOption,
+    HeaderOption,
+    IntegersOption,
+    JsonOption,
+    LiteralsOption,
+    OnErrorOption,
+    PlainOption,
+    PluginOption,
+    RejectsOption,
+    RunArgument,
+    UnguardedOption,
+    load_run,
+    log,
+    read_options,
+)
+from tuckerkg.errors import RunFolderError, TuckerkgError, printable_json
+from tuckerkg.types import JsonObject
+
+if TYPE_CHECKING:
+    from tuckerkg.evaluation.metrics import Evaluation
+    from tuckerkg.inference.predictions import Predictions
+    from tuckerkg.inference.run import Run
+
+
+def evaluate(
+    run: RunArgument,
+    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    as_json: JsonOption = False,
+    relations: Annotated[bool, typer.Option("--relations", help="Also show every relation.")] = False,
+    calibration: Annotated[
+        bool, typer.Option("--calibration", help="Also show how far probabilities and answer sets can be trusted.")
+    ] = False,
+    coverage: Annotated[
+        float, typer.Option(help="With --calibration: how often an answer set should hold the answer.")
+    ] = 0.9,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Rank a split: filtered, both directions, over all entities; ties at random, other tie rules for comparison."""
+    from tuckerkg.console import progress_bar
+    from tuckerkg.reports import tables
+
+    loaded = load_run(run, checkpoint=checkpoint)
+    with progress_bar("ranking") as progress:
+        evaluation = loaded.evaluate(split, progress)
+    if checkpoint == "best":
+        _keep(loaded, evaluation)
+    trust = None
+    if calibration:
+        plain = load_run(run, plain=True, checkpoint=checkpoint)
+        trust = loaded.reliability(split), plain.reliability(split), loaded.answer_set_coverage(split, coverage)
+    if as_json:
+        more: JsonObject = {}
+        if trust is not None:
+            fitted, raw, sets = trust
+            more = {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
+        print(printable_json({**evaluation.as_dict(), **more}))
+    else:
+        tables.show_evaluation(evaluation, relations=relations)
+        if trust is not None:
+            tables.show_trust(*trust)
+
+
+def _keep(run: Run, evaluation: Evaluation) -> None:
+    """Write the evaluation into the run folder, unless that is read-only."""
+    from contextlib import suppress
+
+    from tuckerkg.storage.sealed_folder import write_atomic
+
+    text = json.dumps({"step": run.step, **evaluation.as_dict()}, indent=2, ensure_ascii=False)
+    of_version = "" if run.version == 1 else f"-version{run.version}"
+    with suppress(OSError, RunFolderError):
+        write_atomic(run.path / f"evaluation-{evaluation.split}{of_version}.json", text.encode())
+
+
+def predict(
+    run: RunArgument,
+    head: Annotated[str | None, typer.Option(help="An entity: its label or readable name.")] = None,
+    relation: Annotated[str | None, typer.Option(help="A relation.")] = None,
+    tail: Annotated[str | None, typer.Option(help="An entity.")] = None,
+    k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
+    known: Annotated[bool, typer.Option("--known", help="Also show facts that the graph holds, marked.")] = False,
+    top_missing: Annotated[int | None, typer.Option(help="The N best missing facts of the whole graph.", min=1)] = None,
+    untyped: Annotated[
+        bool, typer.Option("--untyped", help="Any entity in any place of a relation, not only those seen there.")
+    ] = False,
+    questions: Annotated[
+        Path | None, typer.Option(help="A file of questions: head, relation, tail, with ? for what is asked.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
+    ] = None,
+    plain: PlainOption = False,
+    form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
+    unguarded: UnguardedOption = False,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Name missing links: tails, heads, relations, or the best of the whole graph.
+
+    Examples: `tuckerkg predict RUN --head France --relation borders`, `... --relation borders --tail Spain`,
+    `... --head France --tail Spain`, `... --top-missing 20`, `... --questions ask.tsv --out answers.parquet`.
+    """
+    from tuckerkg.inference.prediction_files import check_output, write_predictions
+    from tuckerkg.reports import tables
+
+    tables.check_format(form)
+    if out is not None:
+        check_output(out)
+    if (head or relation or tail) and (top_missing is not None or questions is not None):
+        other = "--questions" if questions is not None else "--top-missing"
+        raise TuckerkgError(f"{other} asks by itself: leave out --head, --relation and --tail")
+    if top_missing is not None and questions is not None:
+        raise TuckerkgError("--top-missing and --questions are two questions: give one of them")
+    loaded, typed = load_run(run, plain, checkpoint), not untyped
+    if top_missing is not None:
+        facts = _top_missing(loaded, top_missing, typed)
+    elif questions is not None:
+        facts = _answers(loaded, questions, k, known, typed)
+    else:
+        facts = loaded.predict(head, relation, tail, k, known=known, typed=typed)
+    if out is None:
+        tables.show_predictions(facts, form, guard=not unguarded)
+    else:
+        write_predictions(facts, out, guard=not unguarded)
+        print(f"{len(facts):,} facts written to {out}")
+
+
+def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
+    """Search the whole graph, after saying how long it takes."""
+    from tuckerkg.console import progress_bar
+
+    asked = run.predictor.missing_questions(typed)
+    seconds = run.predictor.seconds_for(asked, typed)
+    log(f"{len(asked):,} questions, each over {len(run.entities):,} entities: about {seconds:,.0f} s here")
+    with progress_bar("asking") as progress:
+        return run.top_missing(k, typed=typed, progress=progress)
+
+
+def _answers(run: Run, questions: Path, k: int, known: bool, typed: bool) -> Predictions:
+    from tuckerkg.console import progress_bar
+    from tuckerkg.inference.query_files import ask_file
+
+    with progress_bar("asking") as progress:
+        return ask_file(run, questions, read_options(header=False), k, known=known, typed=typed, progress=progress)
+
+
+def score(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="Triples of names, TSV or CSV.", show_default=False)],
+    form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    plain: PlainOption = False,
+    unguarded: UnguardedOption = False,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Give each triple of a file its score and probability."""
+    from tuckerkg.inference.query_files import score_file
+    from tuckerkg.reports import tables
+
+    tables.check_format(form)
+    options = read_options(columns, delimiter, header)
+    tables.show_predictions(score_file(load_run(run, plain, checkpoint), file, options), form, guard=not unguarded)
+
+
+def explain(
+    run: RunArgument,
+    head: Annotated[str, typer.Argument(help="An entity: its label or readable name.")],
+    relation: Annotated[str, typer.Argument(help="A relation.")],
+    tail: Annotated[str, typer.Argument(help="An entity.")],
+    k: Annotated[int, typer.Option("-k", help="How many edges and paths to name.", min=1)] = 5,
+    plot: Annotated[Path | None, typer.Option(help="Draw it to this .png, .svg or .pdf.")] = None,
+    plain: PlainOption = False,
+    as_json: JsonOption = False,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Say why a fact is predicted: the edges that carried its score, what happens without them, supporting paths.
+
+    Example: `tuckerkg explain runs/demo France borders Italy --plot why.svg`.
+    """
+    from tuckerkg.console import progress_bar
+    from tuckerkg.reports import tables
+    from tuckerkg.reports.plots import check_plot, draw_explanation
+
+    if plot is not None:
+        check_plot(plot)
+    loaded = load_run(run, plain, checkpoint)
+    with progress_bar("taking edges out") as progress:
+        found = loaded.explain(head, relation, tail, k, progress)
+    if as_json:
+        print(printable_json(found.as_dict()))
+    else:
+        tables.show_explanation(found)
+    if plot is not None:
+        draw_explanation(found, plot)
+
+
+def add(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="New triples: TSV, CSV, Parquet or RDF.", show_default=False)],
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
+    keep_literals: LiteralsOption = False,
+    integers: IntegersOption = False,
+    as_json: JsonOption = False,
+    plugins: PluginOption = None,
+) -> None:
+    """Add new facts, and entities linked to known ones, without training again: the run gets a new version.
+
+    The next `predict`, `explain` or `evaluate` uses it; `RUN@1` is the run as it was trained. Example:
+    `tuckerkg add runs/mine new.tsv`.
+    """
+    from tuckerkg.console import progress_bar
+    from tuckerkg.inference.add_facts import add_facts
+
+    options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
+    with progress_bar("fitting new entities") as progress:
+        done = add_facts(load_run(run), file, options, progress=progress)
+    if as_json:
+        print(json.dumps(done.as_dict()))
+        return
+    print(
+        f"{done.read:,} rows read: {done.facts:,} facts added, {done.known:,} known already, {done.repeated:,} "
+        f"repeated, {done.rejected:,} rejected, {done.literals:,} literals; {done.entities:,} new entities"
+    )
+    if done.held_out:
+        print(
+            f"warning: {done.held_out:,} of them were held out: figures on validation and test are too good from now on"
+        )
+    print(f"version {done.version} of {run}; the one before stays: {run}@{done.version - 1}")
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; the first one is the baseline.")],
+    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    relations: Annotated[int, typer.Option(help="How many relations to show, those with most questions.", min=0)] = 10,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the comparison into this PNG or SVG file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Also write the table to this .csv file.")] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Also write the table to this .tex file, as a LaTeX tabular.")
+    ] = None,
+    as_json: JsonOption = False,
+    plugins: PluginOption = None,
+) -> None:
+    """Compare runs: metrics, a paired bootstrap, MRR by relation and by degree.
+
+    Runs that differ by their seed alone are one line, with mean and standard deviation. Refuses runs that were not
+    evaluated under one protocol. Example: `tuckerkg compare runs/a runs/b --plot compared.png --csv compared.csv`.
+    """
+    from tuckerkg.reports import tables
+    from tuckerkg.reports.comparison import compare as compare_runs
+    from tuckerkg.reports.plots import check_plot, draw_comparison
+
+    if plot is not None:
+        check_plot(plot)
+    for path, ending in ((csv, ".csv"), (latex, ".tex")):
+        if path is not None and path.suffix.lower() != ending:
+            raise TuckerkgError(f"{path}: the name must end in {ending}")
+    found = compare_runs([load_run(folder) for folder in runs], split, log=log)
+    if as_json:
+        print(printable_json(found.as_dict()))
+    else:
+        tables.show_comparison(found, relations)
+    for path, text in ((csv, found.to_csv), (latex, found.to_latex)):
+        if path is not None:
+            path.write_text(text(), encoding="utf-8")
+            log(f"{path} written")
+    if plot is not None:
+        draw_comparison(found, plot)
+        log(f"{plot} written")
+
+
+def report(
+    run: RunArgument,
+    out: Annotated[
+        Path, typer.Option(help="Where it goes: .html is the report, .md the model card.", show_default=True)
+    ] = Path("report.html"),
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Write a page on a run: curve, metrics by relation and degree, calibration, examples; or its model card.
+
+    Examples: `tuckerkg report runs/mine`, `tuckerkg report runs/mine --out MODEL_CARD.md`.
+    """
+    from tuckerkg.reports.html import check_page
+    from tuckerkg.reports.html import report as write_report
+
+    check_page(out)
+    write_report(load_run(run, checkpoint=checkpoint), out, log=log)
+    print(f"{out} written")
+
+
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Argument(help="The file to write, .parquet or .npz.", show_default=False)],
+    what: Annotated[
+        str, typer.Option(help="encoded (entities after the encoder), entities (as learnt) or relations.")
+    ] = "encoded",
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Write vectors to use elsewhere: label, title and vector of every entity or relation.
+
+    Examples: `tuckerkg export runs/mine vectors.parquet`, `tuckerkg export runs/mine r.npz --what relations`.
+    """
+    from tuckerkg.inference.export import check_export
+
+    check_export(out, what)
+    chosen: Any = what
+    loaded = load_run(run, checkpoint=checkpoint)
+    loaded.export(out, chosen)
+    rows, width = loaded.vectors(chosen)["vector"].to_numpy().shape
+    print(f"{rows:,} vectors of width {width} written to {out}")
+
+
+def serve(
+    run: RunArgument,
+    host: Annotated[str, typer.Option(help="The address to listen on; another than loopback needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="TUCKERKG_TOKEN", help="What clients must send: Authorization: Bearer TOKEN.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
+    ] = None,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
+
+    Example: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/.
+    """
+    try:
+        from tuckerkg.serve import server
+    except ImportError as error:
+        raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
+
+    def say(text: str) -> None:
+        log(f"tuckerkg: {text}")
+
+    say(f"loading {run}")
+    names = allow_host or ()
+    raise typer.Exit(
+        server.serve(
+            lambda: load_run(run, checkpoint=checkpoint), host=host, port=port, token=token, names=names, log=say
+        )
+    )

@@ -1,0 +1,275 @@
+"""Verbs that train: demo, train, tune; and settings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuckerkg.cli.options import (
+    READING,
+    ColumnsOption,
+    DataOption,
+    DelimiterOption,
+    DropLeaksOption,
+    HeaderOption,
+    IntegersOption,
+    InversesOption,
+    LiteralsOption,
+    OnErrorOption,
+    PairsOption,
+    PluginOption,
+    RejectsOption,
+    SetOption,
+    SettingsOption,
+    log,
+    read_options,
+    remedied,
+    settings_of,
+    training_progress,
+)
+from tuckerkg.errors import TuckerkgError, printable
+from tuckerkg.types import JsonObject
+
+if TYPE_CHECKING:
+    from tuckerkg.data.readers.options import ReadOptions
+    from tuckerkg.inference.run import Run
+    from tuckerkg.storage.run_folder import RunFolder
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the run folder goes; an earlier demo there is replaced.")] = Path(
+        "runs/demo"
+    ),
+    facts: Annotated[int, typer.Option(help="How many missing facts to name.", min=1)] = 10,
+) -> None:
+    """Train on the embedded graph of countries, print test metrics and ten missing facts as sentences."""
+    from tuckerkg import api
+    from tuckerkg.config.toml import load_settings
+    from tuckerkg.data.load import load
+    from tuckerkg.inference.predictions import few_of_each_relation
+    from tuckerkg.reports import tables
+
+    if out.exists():
+        _remove_run(out)
+    dataset = load("countries")
+    tables.show_dataset(dataset)
+    run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), training_progress())
+    tables.show_evaluation(run.evaluate("test"))
+    print(f"\n{facts} facts that are missing from the training graph, and that the model finds most probable:\n")
+    probable = run.top_missing(100 * facts, missing_from=("train",))
+    for number, fact in enumerate(few_of_each_relation(probable, facts), 1):
+        verdict = "true: it was held out" if fact.known else "not in the data"
+        print(f"{number:3}. {printable(fact.sentence()):70} {fact.probability:4.0%}  {verdict}")
+    print(
+        f"\nNext:\n  tuckerkg predict {out} --head France --relation borders\n"
+        f"  tuckerkg predict {out} --head Switzerland --tail Italy --known\n"
+        f"  tuckerkg explain {out} France borders Italy\n"
+        f"  tuckerkg serve {out}    (or make serve: look at it in a browser)\n"
+        "  tuckerkg train your-triples.tsv --out runs/yours\n  tuckerkg --help"
+    )
+
+
+def train(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(help="A dataset's name, a folder with train/valid/test files, or one file to be split."),
+    ] = None,
+    settings: SettingsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run folder to write.", show_default="runs/<experiment or dataset>"),
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run folder instead of starting one.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="tgcn, rgcn, compgcn, sacn, none, or one of a plugin.", rich_help_panel="Model")
+    ] = None,
+    decoder: Annotated[
+        str | None,
+        typer.Option(
+            help="tucker, distmult, complex, rescal, rotate, transe, conve, convtranse, or one of a plugin.",
+            rich_help_panel="Model",
+        ),
+    ] = None,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Seed of everything random. Repeat it to train once per seed.", min=0, rich_help_panel="Model"
+        ),
+    ] = None,
+    changes: SetOption = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--start-from", help="A run folder whose best weights to start from.", rich_help_panel="Model"),
+    ] = None,
+    plugins: PluginOption = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard files into the run folder.")
+    ] = False,
+    data: DataOption = None,
+    result: Annotated[
+        Path | None,
+        typer.Option(help="When done, rank the test split and write this result file (or into this folder)."),
+    ] = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
+    allow_leaks: Annotated[
+        bool, typer.Option(help="Accept triples that occur in two splits.", rich_help_panel=READING)
+    ] = False,
+    keep_literals: LiteralsOption = False,
+    integers: IntegersOption = False,
+    drop_leaks: DropLeaksOption = False,
+    split_by_pairs: PairsOption = False,
+    join_inverses: InversesOption = False,
+) -> None:
+    """Train a model and write a run folder. Ctrl-C saves; `--resume` continues, bit for bit.
+
+    Examples: `tuckerkg train umls`, `tuckerkg train my.csv --columns subject,predicate,object --out runs/mine`,
+    `tuckerkg train graph.ttl`, `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
+    """
+    from tuckerkg import api
+    from tuckerkg.reports import tables
+    from tuckerkg.storage.run_folder import RunFolder, check_place
+
+    if resume is not None:
+        if dataset is not None or settings is not None or changes or start is not None or seed:
+            raise TuckerkgError(
+                "--resume takes everything from the run folder: leave out the dataset, --settings, --seed, --set, "
+                "--start-from"
+            )
+        _finish(RunFolder.open(resume), tensorboard, result, data)
+        return
+    named: JsonObject = {"encoder": encoder, "decoder": decoder, "plugins": list(plugins) if plugins else None}
+    if start is not None:
+        changes = [*(changes or ()), f"start.run={json.dumps(str(RunFolder.open(start).path))}"]
+    if out is not None:
+        check_place(out)  # before time is spent on reading
+    options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
+    first = settings_of(settings, dataset, named, changes)
+    read = _load(first.dataset, data, options, allow_leaks)
+    read = remedied(read, join=join_inverses, pairs=split_by_pairs, drop=drop_leaks)
+    tables.show_dataset(read)
+    place = out or Path("runs") / (first.experiment or read.name)
+    seeds: list[int | None] = list(seed) if seed else [None]
+    for each in seeds:
+        chosen = first if each is None else settings_of(settings, dataset, {**named, "train.seed": each}, changes)
+        folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
+        _finish(api.prepare(read, chosen, folder), tensorboard, result, data)
+
+
+def _finish(folder: RunFolder, tensorboard: bool, result: Path | None, data: Path | None) -> None:
+    """Train a run folder to its end and say what came of it."""
+    from tuckerkg import api
+
+    board = folder.path / "tensorboard" if tensorboard else None
+    run = api.resume(folder, training_progress(board), data, print)
+    print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {folder.path}")
+    if result is not None:
+        _write_result(run, result)
+    else:
+        print(f"next: tuckerkg evaluate {folder.path}")
+
+
+def tune(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="A TOML file or shipped experiment to vary, or a dataset's name or path.", show_default=False
+        ),
+    ],
+    space: Annotated[str, typer.Option(help="What to vary: a TOML file, or `tucker`, or `paper` (its own grid).")],
+    trials: Annotated[int, typer.Option(help="Stop when the study has so many finished trials.", min=1)] = 20,
+    minutes: Annotated[float | None, typer.Option(help="Begin no trial after so many minutes.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the study is kept.", show_default="studies/<experiment>-<space>")
+    ] = None,
+    changes: SetOption = None,
+    plugins: PluginOption = None,
+    data: DataOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+) -> None:
+    """Search for settings on the validation split with Optuna. Ctrl-C saves; the same command continues.
+
+    The test split is not opened. Weak trials are stopped early. Several processes may work on one folder.
+    Examples: `tuckerkg tune my.tsv --space tucker --trials 30`,
+    `tuckerkg tune fb15k-237-tgcn-tucker --space tucker --set train.epochs=8.0`.
+    """
+    from tuckerkg.config.toml import parse_override
+    from tuckerkg.reports import tables
+    from tuckerkg.tuning import tune as search
+
+    found = search(
+        experiment,
+        space,
+        trials=trials,
+        minutes=minutes,
+        folder=folder,
+        overrides=dict(parse_override(change) for change in changes or ()),
+        data=data,
+        options=read_options(columns, delimiter, header),
+        on_trial=tables.show_trial,
+        callback=training_progress,
+    )
+    tables.show_trials(found.trials, found.folder)
+
+
+def show_settings(
+    settings: Annotated[
+        str | None, typer.Argument(help="A TOML file or a shipped experiment; none: the defaults.")
+    ] = None,
+    changes: SetOption = None,
+    plugins: PluginOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what every setting means, its range and its default.")
+    ] = False,
+) -> None:
+    """Print every setting with its value as JSON, and the names of the shipped experiments.
+
+    Examples: `tuckerkg settings --explain`, `tuckerkg settings wn18rr-tgcn-tucker`.
+    """
+    from tuckerkg.config.reference import reference_text
+    from tuckerkg.config.toml import experiment_files, experiment_name
+
+    if explain:
+        print(reference_text())
+        return
+    print(json.dumps(settings_of(settings, None, {}, changes).as_dict(), indent=2))
+    if settings is None:
+        log("shipped experiments: " + ", ".join(experiment_name(file) for file in experiment_files()))
+
+
+def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool) -> Any:
+    from tuckerkg.console import progress_bar
+    from tuckerkg.data.load import load
+
+    with progress_bar("downloading") as progress:
+        return load(name, data, options=options, allow_leaks=allow_leaks, progress=progress)
+
+
+def _write_result(run: Run, target: Path) -> None:
+    from tuckerkg.paper.result_file import result_of, result_path, write_result
+    from tuckerkg.reports import tables
+
+    test = run.evaluate("test")
+    result = result_of(run, run.evaluate("valid"), test)
+    path = target if target.suffix == ".json" else result_path(target, result["experiment"], result["seed"])
+    write_result(path, result)
+    tables.show_evaluation(test)
+    print(f"result written to {path}")
+
+
+def _remove_run(path: Path) -> None:
+    """Remove an earlier demo, but nothing that is not a run folder."""
+    from tuckerkg.storage.run_folder import RunFolder
+
+    if any(path.iterdir() if path.is_dir() else [path]):
+        RunFolder.open(path)
+    shutil.rmtree(path)

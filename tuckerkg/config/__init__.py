@@ -1,0 +1,1 @@
+"""Settings and what is built from them."""

@@ -1,0 +1,103 @@
+"""Model, objective and batches from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tuckerkg.batches.batch import Batches, TrainingGraph
+from tuckerkg.config.registry import find_component
+from tuckerkg.config.settings import Component, Settings
+from tuckerkg.errors import SettingsError
+from tuckerkg.losses.objective import Objective
+from tuckerkg.losses.regularizers import REGULARIZERS, Regularizer
+from tuckerkg.nn.contracts import Decoder, Encoder, Loss
+from tuckerkg.nn.model import Model
+
+
+def build_model(settings: Settings, num_entities: int, num_relations: int) -> Model:
+    """Build the model that ``settings`` describe, initialized from torch's current random state.
+
+    Raises:
+        SettingsError: the widths do not fit the components, or one of these lacks a part of its contract.
+    """
+    dim, relation_dim = settings.model.dim, settings.model.relation_dim
+    try:
+        encoder: Encoder = _make("encoder", settings.encoder, dim, relation_dim, 2 * num_relations)
+        _check(encoder, settings.encoder, ("out_dim", "out_relation_dim", "uses_graph", "normalize", "order", "depth"))
+        decoder: Decoder = _make("decoder", settings.decoder, encoder.out_dim, encoder.out_relation_dim)
+        _check(decoder, settings.decoder, ("query", "comparison", "magnitudes"))
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    decoder.set_precision(settings.train.precision)
+    return Model(
+        num_entities,
+        num_relations,
+        dim,
+        relation_dim,
+        encoder,
+        decoder,
+        init_std=settings.model.init_std,
+        bias=settings.model.bias,
+    )
+
+
+def build_loss(settings: Settings) -> Loss:
+    """Build the loss that ``settings`` describe."""
+    loss: Loss = _make("loss", settings.loss)
+    _check(loss, settings.loss, ("chunk", "marks_known", "correction"))
+    return loss
+
+
+def build_objective(settings: Settings, model: Model) -> Objective:
+    """Build what a training step minimizes.
+
+    Raises:
+        SettingsError: a regularizer does not fit the model's decoder.
+    """
+    regularizers = []
+    for name, weight in settings.regularizer.items():
+        if not weight:
+            continue
+        kind = REGULARIZERS[name]
+        if not isinstance(model.decoder, kind.needs):
+            raise SettingsError(
+                f"regularizer.{name}: the decoder {settings.decoder.name} lacks {kind.needs.__name__}, which it needs; "
+                "set it to 0, or use another decoder, such as tucker"
+            )
+        make: Callable[..., Regularizer] = kind
+        regularizers.append(make(weight, model.decoder))
+    return Objective(build_loss(settings), regularizers, settings.train.precision)
+
+
+def build_batches(settings: Settings, model: Model, loss: Loss, train: np.ndarray) -> Batches:
+    """Build the batches that ``settings`` describe of training triples ``[n, 3]``."""
+    graph = TrainingGraph(
+        train,
+        model.num_entities,
+        model.num_relations,
+        settings.train.seed,
+        normalize=model.encoder.normalize,
+        order=model.encoder.order,
+        uses_graph=model.encoder.uses_graph,
+        marks_known=loss.marks_known,
+        phases=settings.phase,
+    )
+    batches: Batches = _make("batch", settings.batch, graph)
+    return batches
+
+
+def _make(section: str, component: Component, *arguments: object) -> Any:
+    return find_component(section, component.name)(*arguments, **component.options)
+
+
+def _check(made: object, component: Component, members: tuple[str, ...]) -> None:
+    """Refuse a user's component that lacks a part of its contract, before training starts."""
+    missing = [member for member in members if not hasattr(made, member)]
+    if missing:
+        raise SettingsError(
+            f"{component.name}: lacks {', '.join(missing)}; subclass tuckerkg.Encoder, tuckerkg.Decoder or "
+            "tuckerkg.Loss, whose documentation says what each is for"
+        )

@@ -1,0 +1,1 @@
+"""Graphs as triples of ids: reading, splitting, checking."""

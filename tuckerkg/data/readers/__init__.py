@@ -1,0 +1,1 @@
+"""Files to rows of labels: text, RDF, Parquet."""

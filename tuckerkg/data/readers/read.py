@@ -1,0 +1,383 @@
+"""Bytes to rows: one file of triples becomes three columns of labels, with every bad row located.
+
+TSV never gives quotes a meaning; CSV does. The usual path is columnar, without a Python loop per row: a file
+of which every line is three labels goes from bytes to columns at once, any other has its rows judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuckerkg.data.readers.bytes import (
+    FileBytes,
+    Limits,
+    TextFile,
+    decode,
+    notes_on,
+    read_bytes,
+    read_text,
+    refuse,
+    sound_bytes,
+)
+from tuckerkg.data.readers.columns import FIELDS, Layout, find_layout, layout_of
+from tuckerkg.data.readers.delimited import LabelledColumns, PlainTable, Positions, QuotedTable, Table, clean_columns
+from tuckerkg.data.readers.options import ReadOptions
+from tuckerkg.data.readers.parquet import is_parquet, read_columns, scan_parquet
+from tuckerkg.data.readers.rdf import is_rdf, local_name, read_statements
+from tuckerkg.errors import InputError, Problem, printable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+DELIMITERS = {"tab": "\t", "comma": ",", "space": " ", "semicolon": ";", "pipe": "|"}
+OTHER_FORMATS = (
+    ".json",
+    ".jsonld",
+    ".jsonl",
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".npy",
+    ".npz",
+    ".pkl",
+    ".pt",
+)
+SKIP_REMEDY = "Nothing was written. Mend the rows, or pass --on-error=skip to set them aside and go on."
+
+
+@dataclass(frozen=True)
+class TripleFile:
+    """A file and the name to show for it, where the two differ (a member of an archive)."""
+
+    path: Path
+    shown: str
+
+
+@dataclass(frozen=True)
+class TripleTable:
+    """A table in memory, and the name to show for it."""
+
+    frame: pl.DataFrame
+    shown: str
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A row set aside, with its text as it stood."""
+
+    problem: Problem
+    raw: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The good rows of one file, in file order; ``read`` counts good and rejected rows alike.
+
+    Held as the distinct labels, sorted by code point, and the position of each row's labels among them.
+    """
+
+    shown: str
+    sha256: str
+    entity_labels: pl.Series
+    relation_labels: pl.Series
+    head_positions: Positions
+    relation_positions: Positions
+    tail_positions: Positions
+    line_numbers: npt.NDArray[np.int64]
+    rejects: tuple[Reject, ...]
+    blank: int
+    comments: int
+    notes: tuple[str, ...]
+    literals: int = 0  # RDF: statements left out because their object is no entity
+    titles: Mapping[str, str] = field(default_factory=dict)  # RDF: readable names
+
+    @property
+    def read(self) -> int:
+        """Rows that were meant to be triples."""
+        return len(self.line_numbers) + len(self.rejects) + self.literals
+
+    @property
+    def heads(self) -> pl.Series:
+        """The labels of the heads, row by row."""
+        return self.entity_labels.gather(self.head_positions)
+
+    @property
+    def relations(self) -> pl.Series:
+        """The labels of the relations, row by row."""
+        return self.relation_labels.gather(self.relation_positions)
+
+    @property
+    def tails(self) -> pl.Series:
+        """The labels of the tails, row by row."""
+        return self.entity_labels.gather(self.tail_positions)
+
+    def triple(self, row: int) -> tuple[str, str, str]:
+        """The labels of one row."""
+        head, tail = (self.entity_labels[int(ends[row])] for ends in (self.head_positions, self.tail_positions))
+        return head, self.relation_labels[int(self.relation_positions[row])], tail
+
+
+def read_rows(source: str | os.PathLike[str] | TripleFile | TripleTable, options: ReadOptions | None = None) -> Rows:
+    """Read one file of triples; raises InputError with ``file:line:column`` for what is wrong with it."""
+    options = options or ReadOptions()
+    if isinstance(source, TripleTable):
+        return _table_rows(FileBytes(source.shown, _frame_sha256(source.frame), b""), source.frame.lazy(), options)
+    file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
+    if options.delimiter is None and is_rdf(file.shown):
+        return _rdf_rows(read_bytes(file.path, file.shown, options.limits), options)
+    if options.delimiter is None and is_parquet(file.shown):
+        content = read_bytes(file.path, file.shown, _one_line(options.limits))
+        return _table_rows(content, scan_parquet(content, options), options)
+    delimiter = find_delimiter(file, options.delimiter)
+    content = read_bytes(file.path, file.shown, options.limits)
+    columns = _clean_columns(content, delimiter, options)
+    if columns is None:
+        return _judged_rows(decode(content), delimiter, options)
+    notes = notes_on(content.data)
+    content = replace(content, data=b"")  # the columns hold it all: its memory is wanted for their ids
+    return _clean_rows(columns, content, notes, options)
+
+
+def find_delimiter(file: TripleFile, asked: str | None) -> str:
+    """The delimiter asked for by word or character, or the usual one of the file's ending."""
+    if asked is not None:
+        delimiter = DELIMITERS.get(asked, "\t" if asked == "\\t" else asked)
+        if len(delimiter) != 1 or delimiter in '"\r\n\0':
+            refuse(file.shown, f"delimiter {asked!r} is not a single character; use one of {', '.join(DELIMITERS)}")
+        return delimiter
+    suffixes = [suffix.lower() for suffix in Path(file.shown).suffixes if suffix.lower() != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in OTHER_FORMATS:
+        refuse(file.shown, f"{suffix} files are not read; convert it to TSV: head, relation, tail separated by tabs")
+    return "," if suffix == ".csv" else "\t"
+
+
+def _one_line(limits: Limits) -> Limits:
+    """A binary file has no lines."""
+    return replace(limits, line_bytes=limits.total_bytes)
+
+
+def _rdf_rows(content: FileBytes, options: ReadOptions) -> Rows:
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    found = read_statements(content, keep_literals=options.keep_literals, skip_bad=options.on_error == "skip")
+    if found.bad and options.on_error == "stop":
+        raise InputError([problem for problem, _ in found.bad[: InputError.SHOWN]], SKIP_REMEDY, total=len(found.bad))
+    if not found.heads:
+        kept = (
+            f": its {found.literals:,} statements have literals as objects; --keep-literals" if found.literals else ""
+        )
+        refuse(content.shown, f"0 facts between two entities{kept}")
+    columns = LabelledColumns.of(
+        *(pl.Series(part, dtype=pl.String) for part in (found.heads, found.relations, found.tails))
+    )
+    notes = [f"{found.graphs:,} named graphs read as one"] if found.graphs else []
+    rows = _rows(columns, content, np.array(found.numbers, dtype=np.int64), tuple(notes))
+    rejects = tuple(Reject(problem, raw) for problem, raw in found.bad)
+    return replace(rows, rejects=rejects, literals=found.literals, titles=_readable(found.titles, rows))
+
+
+def _readable(titles: Mapping[str, str], rows: Rows) -> dict[str, str]:
+    """Titles of the file, and the ends of IRIs for labels that have none."""
+    found = dict(titles)
+    for label in [*rows.entity_labels.to_list(), *rows.relation_labels.to_list()]:
+        name = local_name(label)
+        if name is not None:
+            found.setdefault(label, name)
+    return found
+
+
+def _frame_sha256(frame: pl.DataFrame) -> str:
+    return hashlib.sha256(frame.hash_rows(0).to_numpy().tobytes()).hexdigest()
+
+
+def _table_rows(content: FileBytes, frame: pl.LazyFrame, options: ReadOptions) -> Rows:
+    columns, numbers, bad = read_columns(content.shown, frame, options)
+    if not len(numbers):
+        refuse(content.shown, f"0 triples: {len(bad):,} rows, none of them whole")
+    rows = _rows(LabelledColumns.of(*columns), content, numbers, ())
+    return replace(rows, rejects=tuple(Reject(problem, raw) for problem, raw in bad))
+
+
+def _clean_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> LabelledColumns | None:
+    """The columns of a file without any irregularity, as nearly all are; None for any other."""
+    if options.columns is not None:
+        return None
+    data = sound_bytes(content)
+    return None if data is None else clean_columns(data, delimiter)
+
+
+def _clean_rows(columns: LabelledColumns, content: FileBytes, notes: tuple[str, ...], options: ReadOptions) -> Rows:
+    first = [columns.heads[0], columns.relations[0], columns.tails[0]]
+    layout = layout_of(first, 0, 1, content.shown, options)
+    if layout.header_row is not None:
+        columns = LabelledColumns.of(columns.heads[1:], columns.relations[1:], columns.tails[1:])
+    number = 1 if layout.header_row is None else 2
+    return _rows(columns, content, np.arange(number, number + len(columns.heads)), notes)
+
+
+def _judged_rows(text: TextFile, delimiter: str, options: ReadOptions) -> Rows:
+    """The rows of any file, each one examined."""
+    quoted = delimiter in ",;" and '"' in text.text
+    table: Table = QuotedTable(text, delimiter) if quoted else PlainTable(text, delimiter)
+    layout = find_layout(table, text, options)
+    comments = table.hashes & (table.widths != layout.width) & ~table.blank
+    wanted = ~table.blank & ~comments
+    if layout.header_row is not None:
+        wanted[: layout.header_row + 1] = False
+    judge = _Judge(table, text, layout)
+    bad = (table.widths != layout.width) | judge.bad_bytes
+    bad[list(table.errors)] = True
+    good: npt.NDArray[np.int64] = np.flatnonzero(wanted & ~bad)
+    columns = table.columns(good, layout)
+    empty = np.zeros(len(good), dtype=np.bool_)
+    for column in columns:
+        empty |= (column.str.strip_chars() == "").to_numpy()
+    rejected = np.sort(np.concatenate([np.flatnonzero(wanted & bad), good[empty]]))
+    if len(rejected) and options.on_error == "stop":
+        shown = [judge.problem(int(row)) for row in rejected[: InputError.SHOWN]]
+        raise InputError(shown, SKIP_REMEDY, total=len(rejected))
+    if empty.any():
+        columns = [column.filter(~empty) for column in columns]
+        good = good[~empty]
+    rows = _rows(LabelledColumns.of(*columns), text, table.line_numbers[good], text.notes)
+    return replace(
+        rows,
+        rejects=tuple(Reject(judge.problem(int(row)), table.raw(int(row))) for row in rejected),
+        blank=int(table.blank.sum()),
+        comments=int(comments.sum()),
+    )
+
+
+def _rows(
+    columns: LabelledColumns, file: FileBytes | TextFile, numbers: npt.NDArray[np.int64], notes: tuple[str, ...]
+) -> Rows:
+    """Good rows alone, with the line number of each."""
+    heads, relations, tails = columns.positions()
+    return Rows(
+        shown=file.shown,
+        sha256=file.sha256,
+        entity_labels=columns.entity_labels,
+        relation_labels=columns.relation_labels,
+        head_positions=heads,
+        relation_positions=relations,
+        tail_positions=tails,
+        line_numbers=numbers,
+        rejects=(),
+        blank=0,
+        comments=0,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Says what is wrong with a row that was found bad."""
+
+    table: Table
+    text: TextFile
+    layout: Layout
+
+    @cached_property
+    def bad_bytes(self) -> npt.NDArray[np.bool_]:
+        bad = np.zeros(len(self.table.line_numbers), dtype=np.bool_)
+        if self.text.bad_lines:
+            numbers = np.array(sorted(self.text.bad_lines))
+            first = np.searchsorted(numbers, self.table.line_numbers, "left")
+            bad = first < np.searchsorted(numbers, self.table.last_lines, "right")
+        return bad
+
+    def problem(self, row: int) -> Problem:
+        line, last = int(self.table.line_numbers[row]), int(self.table.last_lines[row])
+        for number in range(line, last + 1):
+            if number in self.text.bad_lines:
+                return self.text.bad_lines[number]
+        if row in self.table.errors:
+            return Problem(self.text.shown, line, *self.table.errors[row])
+        fields = self.table.fields(row)
+        if len(fields) != self.layout.width:
+            what = self._wrong_width(row, len(fields))
+            if not self.text.ends_with_newline and row == len(self.table.line_numbers) - 1:
+                what += " (the last line has no line end: the file may be cut off)"
+            return Problem(self.text.shown, line, 1, what)
+        return Problem(self.text.shown, line, *self._empty_field(fields))
+
+    def _wrong_width(self, row: int, found: int) -> str:
+        delimiter = self.table.delimiter
+        name = _delimiter_name(delimiter)
+        width = self.layout.width
+        if found == 1:
+            raw = self.table.raw(row)
+            for other in ("\t", ",", ";", "|", " "):
+                if other != delimiter and raw.count(other) >= width - 1:
+                    word = _delimiter_name(other)
+                    return (
+                        f"0 {name}s found but {raw.count(other)} {word}s, {width - 1} {name}s expected; "
+                        f"if {word}s separate the columns pass --delimiter {word}"
+                    )
+            return f"0 {name}s found, {width - 1} expected (head, relation, tail); is the delimiter another one?"
+        columns = f"{found} columns found, {width} expected"
+        if found > width == len(FIELDS):
+            return f"{columns} (head, relation, tail); choose three with --columns, for example --columns 1,2,3"
+        expected = "head, relation, tail" if width == len(FIELDS) else "as in the first row"
+        return f"{columns} ({expected}); complete the row"
+
+    def _empty_field(self, fields: list[str]) -> tuple[int, str]:
+        for name, pick in zip(FIELDS, self.layout.picks, strict=True):
+            if not fields[pick].strip():
+                kind = "white space only" if fields[pick] else "empty"
+                column = sum(len(before) + 1 for before in fields[:pick]) + 1
+                return column, f"the {name} is {kind}, a label was expected; fill it in or remove the row"
+        return 1, "a label is white space only; fill it in or remove the row"
+
+
+def _delimiter_name(delimiter: str) -> str:
+    return next((name for name, character in DELIMITERS.items() if character == delimiter), repr(delimiter))
+
+
+def read_titles(source: str | os.PathLike[str] | TripleFile, limits: Limits | None = None) -> dict[str, str]:
+    """Readable names: lines of a label, a tab and a title. Of two titles for a label the first holds."""
+    file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
+    text = read_text(file.path, file.shown, limits)
+    if text.bad_lines:
+        raise InputError(list(text.bad_lines.values()))
+    titles: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(text.text.split("\n"), 1):
+        label, tab, title = line.partition("\t")
+        if tab and label.strip() and title.strip():
+            titles.setdefault(label, title.strip())
+        elif line.strip():
+            what = "a label, a tab and a title were expected; complete the line"
+            problems.append(Problem(file.shown, number, 1, what))
+    if problems:
+        raise InputError(problems)
+    return titles
+
+
+def write_rejects(path: Path, rejects: Sequence[Reject]) -> None:
+    """Write rows set aside as TSV: file, line, reason, and the row as a JSON string."""
+    rows = ["file\tline\treason\trow"]
+    for reject in rejects:
+        problem = reject.problem
+        # As a JSON string the row cannot start a formula in a spreadsheet, and its control characters are harmless.
+        cells: list[Any] = [problem.file, problem.line, problem.what, json.dumps(reject.raw, ensure_ascii=False)]
+        rows.append("\t".join(printable(str(cell)).replace("\n", "\\n").replace("\t", "\\t") for cell in cells))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        refuse(str(path), f"rejected rows cannot be written: {error.strerror}; name another file")

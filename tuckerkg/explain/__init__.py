@@ -1,0 +1,1 @@
+"""Why a fact is predicted."""

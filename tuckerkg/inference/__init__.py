@@ -1,0 +1,1 @@
+"""Trained runs: evaluate, predict, score, add."""

@@ -1,0 +1,339 @@
+"""A trained run, ready to be evaluated and asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.config.build import build_model
+from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.data.from_memory import table_of
+from tuckerkg.data.labels import Labels
+from tuckerkg.data.readers.options import ReadOptions
+from tuckerkg.data.triple_sets import SPLITS
+from tuckerkg.errors import RunFolderError, TuckerkgError, UnknownNameError, did_you_mean
+from tuckerkg.evaluation.calibration import Calibration, Reliability, best_candidates, fit_calibration, reliability
+from tuckerkg.evaluation.conformal import Conformal, Coverage, fit_conformal, measure_coverage
+from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
+from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
+from tuckerkg.evaluation.ranking import rank
+from tuckerkg.explain.explainer import Explainer, Explanation, explain_fact
+from tuckerkg.graph.known_tails import KnownTails
+from tuckerkg.inference.add_facts import add_facts
+from tuckerkg.inference.export import vector_frame, write_vectors
+from tuckerkg.inference.predictions import Predictions
+from tuckerkg.inference.predictor import Predictor
+from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
+from tuckerkg.nn.embedding_scorer import EmbeddingScorer
+from tuckerkg.nn.model import Model, choose_device
+from tuckerkg.storage.checkpoints import Which
+from tuckerkg.storage.run_folder import RunFolder, check_place
+from tuckerkg.storage.versions import Version, read_version, version_numbers
+from tuckerkg.storage.weights import check_entity_rows, restore_weights
+from tuckerkg.types import JsonObject, ProgressFunction
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_AT_VERSION = re.compile(r"(.+)@([0-9]{1,9})")
+
+
+class Run:
+    """A run folder with its best weights. Get one from ``tuckerkg.train`` or ``tuckerkg.load``.
+
+    Args:
+        folder: the run on disk.
+        calibrated: False gives the sigmoid of the score as probability, not one fitted on validation.
+        version: one that ``add`` made; 1 is the run as it was trained, None the newest.
+        checkpoint: whose weights to use: "best", "newest" or a step.
+        scorer: what scores, where it is not the model that the settings describe.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        calibrated: bool = True,
+        version: int | None = None,
+        checkpoint: Which = "best",
+        scorer: Scorer | None = None,
+    ) -> None:
+        self.folder, self.calibrated = folder, calibrated
+        self.settings: Settings = parse_settings(folder.settings, str(folder.path))
+        saved = folder.checkpoints.weights(checkpoint)
+        self.step, self.state, self._weights = saved.step, saved.state, saved.weights
+        labels, titles = folder.entities(), folder.entity_titles()
+        check_entity_rows(self._weights, "entities", len(labels))
+        self.num_trained = len(labels)
+        self.version = version_numbers(folder.path)[-1] if version is None else version
+        self.added: Version | None = None
+        if self.version != 1:
+            self.added = read_version(folder.path, self.version)
+            labels, titles = [*labels, *self.added.labels], {**titles, **self.added.titles}
+            self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
+        self.entities = Labels("entity", labels, titles)
+        self.relations = Labels("relation", folder.relations(), folder.relation_titles())
+        self.model: Model = build_model(self.settings, len(self.entities), len(self.relations))
+        restore_weights(self.model, self._weights)
+        self.model.to(choose_device(self.settings.train.device)).eval()
+        self._scorer = scorer
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @property
+    def metrics(self) -> list[JsonObject]:
+        """The validations during training, oldest first."""
+        return self.folder.metrics.rows()
+
+    def split(self, name: str) -> np.ndarray:
+        """The triples of a split, ``[n, 3]``; what was added after training counts as training's."""
+        triples = self.folder.split(name)
+        if name == "train" and self.added is not None:
+            return np.concatenate([triples, self.added.triples])
+        return triples
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Scores every entity as the answer to a question; entities are encoded once over the training graph."""
+        return EmbeddingScorer(self.model, self.split("train")) if self._scorer is None else self._scorer
+
+    @property
+    def uses_messages(self) -> bool:
+        """Whether scores depend on the edges of the graph."""
+        return isinstance(self.scorer, ReadsEdges) and self.scorer.reads_edges
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Turn scores into probabilities: as stored in the run folder, else fitted on validation and stored."""
+        if not self.calibrated:
+            return Calibration()
+        if self._scorer is not None:  # what is stored belongs to the folder's own model
+            return fit_calibration(self.scorer, self.split("train"), self.split("valid"))
+        stored = self.folder.calibration(self.step, self.version)
+        if stored is not None:
+            return Calibration.from_tensors(stored)
+        fitted = fit_calibration(self.scorer, self.split("train"), self.split("valid"))
+        with suppress(RunFolderError):  # a run may be read-only
+            self.folder.store_calibration(self.step, self.version, fitted.tensors())
+        return fitted
+
+    def reliability(self, split: str = "test") -> Reliability:
+        """How far probabilities hold for the best candidates of a held-out split's questions.
+
+        Known facts are left out: training's, and for the test split validation's too.
+        """
+        best = best_candidates(self.scorer, self._known_before(split), self.split(split))
+        return reliability(best, self.calibration)
+
+    def conformal(self, coverage: float = 0.9) -> Conformal:
+        """Answer sets that hold the answer with probability ``coverage``, fitted on validation."""
+        if not 0.0 < coverage < 1.0:
+            raise TuckerkgError(f"coverage is {coverage}, expected a share between 0 and 1, such as 0.9")
+        return fit_conformal(self.scorer, self.split("train"), self.split("valid"), coverage)
+
+    def answer_set_coverage(self, split: str = "test", coverage: float = 0.9) -> Coverage:
+        """How often answer sets hold the answer on a held-out split, by direction, and how large they are."""
+        known = [self.split(name) for name in SPLITS]
+        return measure_coverage(self.scorer, self.conformal(coverage), known, self.split(split))
+
+    def _known_before(self, split: str) -> list[np.ndarray]:
+        if split not in SPLITS[1:]:
+            raise UnknownNameError(f"{split!r} is not held out, expected valid or test")
+        return [self.split(name) for name in SPLITS[: SPLITS.index(split)]]
+
+    def evaluate(
+        self, split: str = "test", progress: ProgressFunction | None = None, *, messages: bool = True
+    ) -> Evaluation:
+        """Filtered ranks of a split over all entities, in both directions.
+
+        Args:
+            split: test, valid or train. Validation is filtered as in training, without the test split.
+            progress: called with the questions done and their total.
+            messages: False encodes without any edge, to see what the messages bring.
+        """
+        if split not in SPLITS:
+            raise UnknownNameError(
+                f"there is no split {split!r}, only {', '.join(SPLITS)}.{did_you_mean(split, SPLITS)}"
+            )
+        filtered_by = SPLITS if split == "test" else SPLITS[:2]
+        splits = {name: self.split(name) for name in filtered_by}
+        if len(splits[split]) == 0:
+            raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
+        scorer, tie_seed = self.scorer, self.settings.evaluate.tie_seed
+        if not messages and isinstance(scorer, ReadsEdges):
+            scorer = scorer.without(range(len(splits["train"])))
+        known = KnownTails.from_splits(list(splits.values()), scorer.num_relations)
+        return evaluation_of(
+            rank(scorer, splits[split], known, progress=progress),
+            split=split,
+            seen=seen_entities(splits["train"], scorer.num_entities),
+            relation_names=list(self.relations.labels),
+            protocol=describe_protocol(
+                splits, split=split, filtered_by=filtered_by, tie_seed=tie_seed, num_entities=scorer.num_entities
+            ),
+            hits=self.settings.evaluate.hits,
+            tie_seed=tie_seed,
+        )
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Answers questions; known facts are those of all splits."""
+        splits = [self.split(name) for name in SPLITS]
+        return Predictor(self.scorer, self.entities, self.relations, splits, self.calibration)
+
+    def predict(
+        self,
+        head: str | None = None,
+        relation: str | None = None,
+        tail: str | None = None,
+        k: int = 10,
+        *,
+        known: bool = False,
+        typed: bool = True,
+    ) -> Predictions:
+        """The ``k`` best completions of a question; see ``Predictor.predict``."""
+        return self.predictor.predict(head, relation, tail, k, known=known, typed=typed)
+
+    def top_missing(
+        self,
+        k: int = 10,
+        *,
+        typed: bool = True,
+        missing_from: Sequence[str] = SPLITS,
+        progress: ProgressFunction | None = None,
+    ) -> Predictions:
+        """The ``k`` most probable facts that the graph does not hold; see ``Predictor.top_missing``.
+
+        With ``missing_from=("train",)`` held-out facts count as missing: their ``known`` then says that they are true.
+        """
+        if set(missing_from) == set(SPLITS):
+            return self.predictor.top_missing(k, typed=typed, progress=progress)
+        splits = [self.split(name) for name in missing_from]
+        asked = Predictor(self.scorer, self.entities, self.relations, splits, self.calibration)
+        facts = asked.top_missing(k, typed=typed, progress=progress)
+        return Predictions(replace(fact, known=self.predictor.holds(fact)) for fact in facts)
+
+    def score(self, triples: Iterable[tuple[str, str, str]]) -> Predictions:
+        """Score and probability of whole triples of names."""
+        triples = list(triples)
+        heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
+        return self.predictor.score(heads, relations, tails)
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """Find what carried a score."""
+        return Explainer(self.scorer, self.split("train"), self.predictor.known)
+
+    def explain(
+        self, head: str, relation: str, tail: str, k: int = 5, progress: ProgressFunction | None = None
+    ) -> Explanation:
+        """Why a fact is predicted: the ``k`` edges that carried most, what is left without them, and paths."""
+        (weighed,) = self.predictor.score([head], [relation], [tail])
+        fact = self.entities.id_of(head), self.relations.id_of(relation), self.entities.id_of(tail)
+        return explain_fact(
+            self.explainer, self.entities, self.relations, fact, weighed.probability, weighed.known, k, progress
+        )
+
+    def add(
+        self,
+        facts: Any,
+        options: ReadOptions | None = None,
+        *,
+        progress: ProgressFunction | None = None,
+    ) -> Run:
+        """Add facts, and entities linked to known ones, without training again.
+
+        Args:
+            facts: a file, a list of triples of names, or a frame.
+            options: how to read a file.
+
+        Returns:
+            The new version of this run; ``added.report`` counts what became of the rows.
+        """
+        source = facts if isinstance(facts, str | os.PathLike) else table_of(facts)
+        add_facts(self, source, options, progress=progress)
+        return Run(self.folder, calibrated=self.calibrated)
+
+    def save(self, path: str | Path) -> Path:
+        """Copy the run folder, for instance that of a run trained without ``out``.
+
+        Raises:
+            RunFolderError: the place is taken or cannot be written.
+        """
+        check_place(Path(path))
+        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        return Path(path)
+
+    def vectors(self, what: Literal["encoded", "entities", "relations"] = "encoded") -> pl.DataFrame:
+        """Label, title and vector of every entity or relation, as a Polars frame.
+
+        Args:
+            what: "encoded" is what the encoder makes of the entities, "entities" their embeddings as learnt,
+                "relations" the relations' embeddings with those of their inverses, labelled ``borders^-1``.
+        """
+        return vector_frame(self._vectors(what), self.entities, self.relations, what)
+
+    def export(self, path: str | Path, what: Literal["encoded", "entities", "relations"] = "encoded") -> Path:
+        """Write ``vectors(what)`` to a .parquet or .npz file."""
+        return write_vectors(self._vectors(what), self.entities, self.relations, Path(path), what)
+
+    def _vectors(self, what: Literal["encoded", "entities", "relations"]) -> Tensor:
+        if not isinstance(self.scorer, HasVectors):
+            raise TuckerkgError(f"{self.path}: this model has no vectors; it scores each question by itself")
+        return self.scorer.vectors(what)
+
+
+def load(path: str | Path, *, calibrated: bool = True, version: int | None = None, checkpoint: Which = "best") -> Run:
+    """Open a run folder that ``train`` wrote, with its best weights.
+
+    Args:
+        path: the run folder; ``RUN@1`` is its version 1.
+        calibrated: False gives the sigmoid of the score as probability, not one fitted on validation.
+        version: one that ``add`` made; 1 is the run as it was trained, None the newest.
+        checkpoint: whose weights to use: "best", "newest" or a step.
+
+    Raises:
+        RunFolderError: it is not a run folder, or is damaged; no other checkpoint is taken instead.
+    """
+    match = _AT_VERSION.fullmatch(str(path))
+    if match and version is None and not Path(path).exists():
+        path, version = match[1], int(match[2])
+    return Run(RunFolder.open(Path(path)), calibrated=calibrated, version=version, checkpoint=checkpoint)
+
+
+def _with_rows(run: Path, weights: Mapping[str, Tensor], added: Version, step: int) -> dict[str, Tensor]:
+    """The trained tables with the added entities' rows below."""
+    if added.step != step:
+        raise RunFolderError(
+            f"{run}: version {added.number} was made for the weights of step {added.step}, and the best are now those "
+            f"of step {step}. Add the facts again, or ask for the run as it was trained: {run}@1"
+        )
+    joined = dict(weights)
+    for name in ("entities", "bias"):
+        if name not in weights:
+            continue
+        rows = added.rows.get(name)
+        if rows is None or (len(rows), rows.shape[1:], rows.dtype) != (
+            len(added.labels),
+            weights[name].shape[1:],
+            weights[name].dtype,
+        ):
+            raise RunFolderError(
+                f"{run}: version {added.number} does not fit the table of {name}. Add the facts again."
+            )
+        joined[name] = torch.cat([weights[name], rows])
+    return joined

@@ -1,0 +1,85 @@
+"""Which questions make sense: learnt from where entities stand in the graph.
+
+A slot is a relation and a side, such as "head of borders". An entity may be asked for a relation's tail if it already
+is a head of it, or if it stands in most of the slots that most heads of that relation share: a country without a
+continent is asked for one, a continent is not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.data.triple_sets import add_inverses
+
+MOST_CELLS = 1 << 28  # entities x slots; beyond that only heads that were seen are asked
+MOST_MARKS = 1 << 26  # relations x entities that are kept as marks, a byte each
+
+
+class TypeConstraints:
+    """Which entities have been seen as a relation's tail, or as its head for the relations' inverses r + R."""
+
+    def __init__(self, triples: np.ndarray, num_entities: int, num_relations: int) -> None:
+        both = add_inverses(triples, num_relations)
+        keys = np.unique(both[:, 1] * num_entities + both[:, 2])
+        self.entity_ids = torch.from_numpy(keys % num_entities)
+        self.offsets = torch.from_numpy(np.searchsorted(keys, np.arange(2 * num_relations + 1) * num_entities))
+        loops = torch.from_numpy(np.unique(both[both[:, 0] == both[:, 2], 1]))
+        self.reflexive = torch.zeros(2 * num_relations, dtype=torch.bool)
+        self.reflexive[loops] = True
+        self.unseen: Tensor | None = None
+        if 2 * num_relations * num_entities <= MOST_MARKS:
+            self.unseen = torch.ones(2 * num_relations * num_entities, dtype=torch.bool)
+            self.unseen[torch.from_numpy(keys)] = False
+            self.unseen = self.unseen.view(2 * num_relations, num_entities)
+
+    def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor) -> None:
+        """Set ``scores [b, N]`` of tails that were never seen to minus infinity, in place.
+
+        A head is no tail of its own question where no entity has the relation to itself.
+        """
+        if self.unseen is not None:
+            scores.masked_fill_(self.unseen[relation_ids], -torch.inf)
+        else:
+            self._leave_only_by_relation(scores, relation_ids)
+        strict = (~self.reflexive[relation_ids]).nonzero()[:, 0]
+        scores[strict, heads[strict]] = -torch.inf
+
+    def _leave_only_by_relation(self, scores: Tensor, relation_ids: Tensor) -> None:
+        for relation in torch.unique(relation_ids).tolist():
+            rows = (relation_ids == relation).nonzero()[:, 0]
+            unseen = torch.ones(scores.shape[1], dtype=torch.bool)
+            unseen[self.entity_ids[self.offsets[relation] : self.offsets[relation + 1]]] = False
+            scores[rows[:, None], unseen.nonzero()[:, 0]] = -torch.inf
+
+
+def open_questions(triples: np.ndarray, num_entities: int, num_relations: int) -> np.ndarray:
+    """Plausible (head, relation) pairs ``[Q, 2]`` that may have one more answer.
+
+    Where no head has two answers (one capital, one continent), a head that has its answer is not asked.
+    """
+    pairs, answers = np.unique(triples[:, :2], axis=0, return_counts=True)
+    most = np.zeros(num_relations, dtype=np.int64)
+    np.maximum.at(most, pairs[:, 1], answers)
+    is_open = plausible_heads(triples, num_entities, num_relations)
+    single = most[pairs[:, 1]] == 1
+    is_open[pairs[single, 0], pairs[single, 1]] = False
+    return np.asarray(is_open.nonzero()).astype(np.int64)
+
+
+def plausible_heads(triples: np.ndarray, num_entities: int, num_relations: int) -> Tensor:
+    """Which entities may be heads of which relations, ``[N, R]``."""
+    is_head = torch.zeros(num_entities, num_relations, dtype=torch.bool)
+    is_tail = torch.zeros_like(is_head)
+    heads, relation_ids, tails = torch.from_numpy(triples).unbind(1)
+    is_head[heads, relation_ids] = True
+    is_tail[tails, relation_ids] = True
+    if num_entities * 2 * num_relations > MOST_CELLS:
+        return is_head
+    slots = torch.cat([is_head, is_tail], 1).float()  # [N, 2R]
+    shared = is_head.float().T @ slots  # [R, 2R] how many heads of r stand in each slot
+    typical = (shared > 0.5 * is_head.sum(0)[:, None]).float()
+    typical[torch.arange(num_relations), torch.arange(num_relations)] = 0.0  # being asked for r itself tells nothing
+    wanted = typical.sum(1)  # [R]
+    return is_head | ((slots @ typical.T > 0.5 * wanted) & (wanted > 0))

@@ -1,0 +1,1 @@
+"""Compute kernels with their gradients."""

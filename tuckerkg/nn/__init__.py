@@ -1,0 +1,1 @@
+"""Models: encoders, decoders, and what joins them."""

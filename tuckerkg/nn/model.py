@@ -1,0 +1,128 @@
+"""Entity and relation embeddings with an encoder and a decoder, and the scorer made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuckerkg.data.triple_sets import add_inverses
+from tuckerkg.graph.message_graph import MessageGraph
+from tuckerkg.kernels.comparison import Comparison
+from tuckerkg.nn.contracts import Decoder, Encoder
+
+Bias = Literal["none", "free", "distance"]
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Free parameters as the paper counts them."""
+
+    efp: int  # embeddings: N d_e + 2 R d_r, and N biases where there are any
+    nfp: int  # everything else
+    enfp: int  # the encoder's part of nfp
+
+    def as_dict(self) -> dict[str, int]:
+        """For JSON."""
+        return {"efp": self.efp, "nfp": self.nfp, "enfp": self.enfp}
+
+
+class Model(nn.Module):
+    """Embeddings, encoder and decoder: encode entities, make a query of (head, relation), compare it with candidates.
+
+    The relation table has 2R rows, relation r's inverse at r + R; users never see the second half.
+
+    Args:
+        bias: "free" adds a learnt number per candidate to its scores; "distance" also subtracts half its squared
+            length: a dot product then ranks as the distance does, since ``-|q - t|^2 / 2`` is ``q . t - |t|^2 / 2``
+            plus a part of the query alone.
+        init_std: standard deviation of the embeddings at the start.
+    """
+
+    encoder: Encoder
+    decoder: Decoder
+
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        dim: int,
+        relation_dim: int,
+        encoder: Encoder,
+        decoder: Decoder,
+        *,
+        init_std: float = 0.1,
+        bias: Bias = "none",
+    ) -> None:
+        super().__init__()
+        self.num_entities, self.num_relations, self.init_std = num_entities, num_relations, init_std
+        self.entities = nn.Parameter(torch.empty(num_entities, dim))
+        self.relations = nn.Parameter(torch.empty(2 * num_relations, relation_dim))
+        self.kind_of_bias = bias
+        self.bias = nn.Parameter(torch.empty(num_entities)) if bias != "none" else None
+        self.encoder, self.decoder = encoder, decoder
+        self.sparse_rows = False  # True: the entity table's gradient holds the rows of the batch only
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialize the two tables: normal with deviation ``init_std``. Biases start at 0."""
+        nn.init.normal_(self.entities, std=self.init_std)
+        nn.init.normal_(self.relations, std=self.init_std)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def rows(self, entity_ids: Tensor | None) -> Tensor:
+        """Rows of the entity table ``[M, d]``: all, or ``entity_ids``."""
+        if entity_ids is None:
+            return self.entities
+        return F.embedding(entity_ids, self.entities, sparse=self.sparse_rows)
+
+    def encode(self, graph: MessageGraph | None, entity_ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Encode entities ``[M, d]`` (all, or ``entity_ids``) and relations ``[2R, d_r]``."""
+        return self.encoder(graph, self.rows(entity_ids), self.relations)
+
+    def comparison(
+        self, queries: Tensor, entities: Tensor, ids: Tensor | slice | None = None, logq: Tensor | None = None
+    ) -> tuple[Comparison, Tensor, Tensor]:
+        """The comparison to use, and the queries and candidates to give to it.
+
+        Args:
+            queries: ``[B, d_q]``.
+            entities: encoded candidates ``[M, d]``, which are the entities ``ids`` (None: all).
+            logq: subtracted from the candidates' scores, ``[M]``.
+        """
+        if self.bias is None and logq is None:
+            return self.decoder.comparison, queries, entities
+        bias = entities.new_zeros(len(entities)) if logq is None else -logq
+        if self.bias is not None:
+            bias = bias + (self.bias if ids is None else self.bias[ids])
+        if self.kind_of_bias == "distance":
+            bias = bias - 0.5 * entities.square().sum(1)
+        return self.decoder.comparison.with_bias(queries, entities, bias)
+
+    def message_graph(self, train: np.ndarray) -> MessageGraph | None:
+        """The messages of evaluation and prediction: all training triples and their inverses."""
+        if not self.encoder.uses_graph:
+            return None
+        edges = torch.from_numpy(add_inverses(train, self.num_relations))
+        graph = MessageGraph.of(edges, self.num_entities, self.encoder.normalize, order="fewest")
+        return graph.to(self.entities.device)
+
+    def counts(self) -> ParameterCounts:
+        """#EFP, #NFP and #ENFP of the paper's tables."""
+        sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
+        encoder, decoder = (
+            sum(size for name, size in sizes.items() if name.startswith(f"{part}.")) for part in ("encoder", "decoder")
+        )
+        return ParameterCounts(sum(sizes.values()) - encoder - decoder, encoder + decoder, encoder)
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)

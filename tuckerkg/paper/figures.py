@@ -1,0 +1,103 @@
+"""The paper's three figures redrawn with both curves, and MRR against minutes, from result files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.paper.reproduce import Outcome
+
+PAPER, OURS, THIRD = "#777777", "#0b6e99", "#d1495b"
+
+
+def draw_figures(found: Mapping[str, Outcome], folder: Path) -> list[str]:
+    """Write one PNG per figure into ``folder`` and gives their file names; a curve without runs shows the paper's."""
+    try:
+        import matplotlib as mpl  # noqa: PLC0415
+    except ImportError as error:
+        raise TuckerkgError("figures need matplotlib: pip install 'tuckerkg[plots]'") from error
+    mpl.use("Agg")
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        _bases(found, folder / "bases.png"),
+        _subgraphs(found, "fb15k-237", "FB15k-237", folder / "subgraph-fb15k-237.png"),
+        _subgraphs(found, "wn18rr", "WN18RR", folder / "subgraph-wn18rr.png"),
+        _against_minutes(found, folder / "minutes.png"),
+    ]
+
+
+def _points(found: Mapping[str, Outcome], start: str) -> list[Outcome]:
+    return sorted((item for name, item in found.items() if name.startswith(start)), key=lambda item: item.row.x or 0)
+
+
+def _both_curves(axes: Any, items: list[Outcome]) -> None:
+    axes.plot(
+        [item.row.x for item in items], [item.row.printed("mrr") for item in items], "o--", c=PAPER, label="paper"
+    )
+    done = [item for item in items if item.results]
+    if done:
+        axes.plot([item.row.x for item in done], [item.mean() for item in done], "s-", c=OURS, label="tuckerkg")
+    axes.set_ylabel("test MRR")
+    axes.grid(alpha=0.3)
+
+
+def _bases(found: Mapping[str, Outcome], path: Path) -> str:
+    figure, axes = _figure("The number of bases, TGCN-TuckER on WN18RR")
+    items = _points(found, "wn18rr-tgcn-tucker-cp-bases")
+    _both_curves(axes, items)
+    axes.set_xscale("log")
+    axes.set_xticks([item.row.x for item in items], [str(item.row.x) for item in items])
+    axes.minorticks_off()
+    axes.set_xlabel("$n_b$")
+    right = axes.twinx()
+    enfp = [600 * (item.row.x or 0) + 21_200 for item in items]
+    right.plot([item.row.x for item in items], enfp, "^:", c=THIRD, label="#ENFP", alpha=0.7)
+    right.set_ylabel("#ENFP")
+    lines = axes.get_lines() + right.get_lines()
+    axes.legend(lines, [line.get_label() for line in lines], loc="upper left")
+    return _saved(figure, path)
+
+
+def _subgraphs(found: Mapping[str, Outcome], dataset: str, title: str, path: Path) -> str:
+    figure, axes = _figure(f"The size of random subgraphs, TGCN-TuckER on {title}")
+    _both_curves(axes, _points(found, f"{dataset}-tgcn-tucker-subgraph"))
+    axes.set_xlabel("$g_s$")
+    axes.legend()
+    return _saved(figure, path)
+
+
+def _against_minutes(found: Mapping[str, Outcome], path: Path) -> str:
+    """Validation MRR of the headline runs as they train; the horizontal lines are the test MRR they ended at."""
+    figure, axes = _figure("Headline runs: validation MRR while training")
+    for name, colour in (("fb15k-237-tgcn-tucker", OURS), ("wn18rr-tgcn-tucker", THIRD)):
+        for result in found[name].results:
+            minutes, mrr = zip(*result["curve"], strict=True)
+            axes.plot(minutes, mrr, "-", c=colour, alpha=0.8, label=f"{name}, seed {result['seed']}")
+        ours = found[name].mean()
+        if ours is not None:
+            axes.axhline(ours, c=colour, ls=":", lw=1)
+    axes.set_xlabel("minutes")
+    axes.set_ylabel("validation MRR (dotted: test)")
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=7)
+    return _saved(figure, path)
+
+
+def _figure(title: str) -> tuple[Any, Any]:
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    figure, axes = pyplot.subplots(figsize=(5.6, 3.6))
+    axes.set_title(title, fontsize=10)
+    return figure, axes
+
+
+def _saved(figure: Any, path: Path) -> str:
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+    return path.name

@@ -1,0 +1,300 @@
+"""Tables for the terminal, TSV and JSON for programs. Labels are escaped, so that they cannot steer a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tuckerkg.errors import TuckerkgError, printable, printable_json
+from tuckerkg.inference.prediction_files import tsv
+from tuckerkg.reports.comparison import shown
+
+if TYPE_CHECKING:
+    from tuckerkg.data.dataset import Dataset
+    from tuckerkg.data.load import Listed
+    from tuckerkg.evaluation.calibration import Reliability
+    from tuckerkg.evaluation.conformal import Coverage
+    from tuckerkg.evaluation.metrics import Evaluation, Metrics
+    from tuckerkg.explain.explainer import Explanation, Standing
+    from tuckerkg.inference.predictions import Prediction
+    from tuckerkg.paper.reproduce import Outcome
+    from tuckerkg.reports.comparison import Comparison, Part
+    from tuckerkg.reports.inspection import Inspection
+    from tuckerkg.tuning import Trial
+
+
+FORMATS = ("table", "tsv", "json")
+
+
+def check_format(form: str) -> None:
+    """Refuse an output format that does not exist."""
+    if form not in FORMATS:
+        raise TuckerkgError(f"--format is {form!r}, expected {', '.join(FORMATS)}")
+
+
+def show_dataset(dataset: Dataset) -> None:
+    """What was read, and its warnings. A closed output does not stop what follows."""
+    with contextlib.suppress(OSError):
+        print(
+            f"{printable(dataset.name)}: {len(dataset.entities):,} entities, {len(dataset.relations):,} relations, "
+            f"{len(dataset.train):,} / {len(dataset.valid):,} / {len(dataset.test):,} triples to train, validate, test"
+        )
+        for line in dataset.report.lines():
+            print(f"  {printable(line)}", flush=True)
+
+
+def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
+    """The readable table of an evaluation."""
+    hits = list(evaluation.hits)
+    table = Table(title=f"{evaluation.split} split, filtered, both directions, all entities", title_justify="left")
+    for column in ("", "MRR", *(f"Hits@{k}" for k in hits), "mean rank", "adjusted", "queries"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, metrics in _parts(evaluation):
+        table.add_row(name, *_cells(metrics, hits))
+    if relations:
+        table.add_section()
+        for name, metrics in sorted(evaluation.by_relation.items(), key=lambda item: -item[1].queries):
+            table.add_row(Text(printable(name)), *_cells(metrics, hits))
+    _console().print(table)
+    print(
+        f"ties: random, seed {evaluation.protocol['tie_seed']}; protocol {evaluation.protocol['fingerprint']}; "
+        f"{evaluation.unseen_triples:,} triples with an entity that training never saw"
+    )
+
+
+def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets: Coverage) -> None:
+    """How far probabilities and answer sets can be trusted."""
+    table = Table(title="probabilities of the ten best candidates of each question", title_justify="left")
+    for column in ("", "calibration error", "Brier score", "log loss"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, found in (("fitted on validation", calibrated), ("plain sigmoid", plain_sigmoid)):
+        table.add_row(name, f"{found.ece:.4f}", f"{found.brier:.4f}", f"{found.log_loss:.4f}")
+    _console().print(table)
+    bins = Table(title="probability and share that was true", title_justify="left")
+    for column in ("says", "true", "candidates"):
+        bins.add_column(column, justify="right")
+    for each in calibrated.bins:
+        bins.add_row(f"{each.confidence:.1%}", f"{each.accuracy:.1%}", f"{each.count:,}")
+    _console().print(bins)
+    print(
+        f"answer sets of {answer_sets.asked:.0%}: hold the tail in {answer_sets.tail:.1%} with "
+        f"{answer_sets.mean_size_tail:,.0f} entities on average, the head in {answer_sets.head:.1%} with "
+        f"{answer_sets.mean_size_head:,.0f}"
+    )
+
+
+def show_inspection(found: Inspection, relations: int) -> None:
+    """The report before training; ``relations`` is how many relations to show."""
+    counts = found.counts
+    print(
+        f"{printable(found.name)}: {counts['entities']:,} entities, {counts['relations']:,} relations, "
+        f"{counts['train']:,} / {counts['valid']:,} / {counts['test']:,} triples to train, validate, test"
+    )
+    table = Table(title="relations", title_justify="left")
+    for column in ("", "triples", "heads", "tails", "kind", "symmetric", "of heads x tails"):
+        table.add_column(column, justify="right" if column else "left")
+    for each in found.relations[:relations]:
+        sizes = (f"{number:,}" for number in (each.triples, each.heads, each.tails))
+        table.add_row(Text(printable(each.name)), *sizes, each.kind, f"{each.symmetric:.0%}", f"{each.cartesian:.1%}")
+    _console().print(table)
+    if len(found.relations) > relations:
+        print(f"{len(found.relations) - relations:,} relations with fewer triples are not shown (--relations N)")
+    for words, pairs in (("inverse", found.inverse), ("duplicate", found.duplicate)):
+        for pair in pairs[:relations]:
+            print(printable(f"{words}: {pair.share:.0%} of {pair.first} is {pair.second}"))
+    half, nearly_all, most = (found.degrees[share] for share in ("0.5", "0.95", "1.0"))
+    print(
+        f"half of the entities stand in at most {half:,.0f} training triples, 95 % in {nearly_all:,.0f}, "
+        f"the busiest in {most:,.0f}"
+    )
+    for name, share in found.leaks.items():
+        print(f"test triples that training gives away, {name}: {share:.1%}")
+    if found.baseline_mrr is not None:
+        print(f"guessing each relation's most frequent answers scores a test MRR of {found.baseline_mrr:.3f}")
+    if found.minutes is not None and found.seconds_per_epoch is not None:
+        print(f"training here: {found.seconds_per_epoch:.1f} s an epoch, {found.minutes:,.1f} minutes in all")
+    for warning in found.warnings:
+        print(f"warning: {printable(warning)}")
+
+
+def show_predictions(facts: Sequence[Prediction], form: str, *, guard: bool = True) -> None:
+    """Predicted facts as a table, TSV or JSON; ``guard`` as in ``outputs.tsv``."""
+    if form == "json":
+        print(printable_json([fact.as_dict() for fact in facts]))
+    elif form == "tsv":
+        print(tsv(facts, guard=guard).decode(), end="")
+    else:
+        table = Table()
+        for column in ("", "head", "relation", "tail"):
+            table.add_column(column, justify="left" if column else "right")
+        for column in ("probability", "score", "known"):
+            table.add_column(column, justify="right")
+        for number, fact in enumerate(facts, 1):
+            names = (Text(printable(name)) for name in (fact.head, fact.relation, fact.tail))
+            known = "known" if fact.known else ""
+            table.add_row(str(number), *names, f"{fact.probability:.4f}", f"{fact.score:.3f}", known)
+        _console().print(table)
+
+
+def show_explanation(found: Explanation) -> None:
+    """Why the model believes a fact, as text."""
+    known = ", which the graph holds" if found.known else ""
+    print(printable(f"{found.head} {found.relation} {found.tail}{known}"))
+    standing = found.standing
+    print(
+        f"probability {found.probability:.1%}, score {standing.score:.3f}, rank {standing.rank:,} of "
+        f"{found.candidates:,} entities, known answers left out"
+    )
+    if not found.uses_messages:
+        print("\nThis model has no encoder: no edge of the graph enters the score, it is in the embeddings alone.")
+    elif not found.edges:
+        print("\nNo edge reaches the head or the tail: the score comes from their embeddings alone.")
+    else:
+        print("\nEdges that carried the score, and where it would stand without each:")
+        for number, edge in enumerate(found.edges, 1):
+            print(printable(f"{number:3}. {edge.sentence()}") + f"  [{_change(standing, edge.standing)}]")
+        if found.without_all is not None and len(found.edges) > 1:
+            print(f"     without all {len(found.edges)}: {_change(standing, found.without_all)}")
+    print("\nPaths from one to the other:" if found.paths else "\nNo path of up to three edges joins the two.")
+    for path in found.paths:
+        kind = f"{path.confidence:.0%} of {path.walks:,} such paths end at a true {found.relation}"
+        print(printable(f"  {path.sentence()}\n     ({kind})"))
+
+
+def _change(before: Standing, after: Standing) -> str:
+    rank = f"rank {before.rank:,} becomes {after.rank:,}" if before.rank != after.rank else f"rank stays {after.rank:,}"
+    return f"{rank}, {math.exp(after.log_share - before.log_share):.0%} of its share left"
+
+
+def show_datasets(rows: Iterable[Listed]) -> None:
+    """The list of datasets."""
+    table = Table()
+    for column in ("name", "entities", "relations", "train", "valid", "test", "where"):
+        table.add_column(column, justify="left" if column in ("name", "where") else "right", overflow="fold")
+    for row in rows:
+        counts = (row.entities, row.relations, row.train, row.valid, row.test)
+        table.add_row(row.name, *(f"{count:,}" for count in counts), Text(printable(row.where)))
+    _console().print(table)
+
+
+def show_counts(counts: Mapping[str, int]) -> None:
+    """Parameter counts with what each means."""
+    meanings = {
+        "efp": "embedding free parameters, N d_e + 2 R d_r",
+        "nfp": "non-embedding free parameters",
+        "enfp": "of these in the encoder",
+    }
+    for name, meaning in meanings.items():
+        print(f"{name:5} {counts[name]:>12,}  {meaning}")
+
+
+def _parts(evaluation: Evaluation) -> list[tuple[str, Metrics]]:
+    return [
+        ("all", evaluation.overall),
+        ("tails", evaluation.by_direction["tail"]),
+        ("heads", evaluation.by_direction["head"]),
+        ("seen entities only", evaluation.seen_only),
+        *((f"ties: {rule}", metrics) for rule, metrics in evaluation.ties.items()),
+    ]
+
+
+def _cells(metrics: Metrics, hits: Sequence[int]) -> list[str]:
+    values = [f"{metrics.mrr:.4f}", *(f"{metrics.hits[k]:.4f}" for k in hits)]
+    return [*values, f"{metrics.mr:,.1f}", f"{metrics.amri:.4f}", f"{metrics.queries:,}"]
+
+
+def _console() -> Console:
+    """Tables as wide as they need where nobody watches: a log must not cut names."""
+    return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """The paper's figures beside ours."""
+    table = Table(title="test MRR, filtered, random ties", title_justify="left")
+    columns = ("row", "paper", "ours", "seeds", "difference", "messages", "minutes", "peak MB", "verdict")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("row", "verdict") else "right")
+    for item in outcomes:
+        deviation = "" if item.deviation is None else f" ± {item.deviation:.3f}"
+        table.add_row(
+            item.row.name,
+            _three(item.row.printed("mrr")),
+            _three(item.mean()) + deviation,
+            str(len(item.results)),
+            "" if item.difference is None else f"{item.difference:+.3f}",
+            "" if item.by_messages is None else f"{item.by_messages:+.3f}",
+            "" if item.minutes is None else f"{item.minutes:.1f}",
+            "" if item.peak_memory_mb is None else f"{item.peak_memory_mb:,}",
+            item.verdict,
+        )
+    _console().print(table)
+
+
+def show_comparison(found: Comparison, relations: int) -> None:
+    """Runs side by side; ``relations`` is how many relations to show."""
+    table = Table(title=f"{found.evaluations[0].split} split, filtered, random ties", title_justify="left")
+    hits = [f"Hits@{k}" for k in found.evaluations[0].hits]
+    for column in ("run", "MRR", *hits, "mean rank", "difference", "95 %", "p"):
+        table.add_column(column, justify="left" if column == "run" else "right")
+    table.add_column("parameters", justify="right")
+    table.add_column("minutes", justify="right")
+    for place, group in enumerate(found.groups):
+        held = ["", "", ""]
+        if place:
+            gap = found.differences[place - 1]
+            held = [f"{gap.mrr:+.4f}", f"{gap.low:+.4f} to {gap.high:+.4f}", f"{gap.p:.3f}"]
+        name = group.name if len(group.runs) == 1 else f"{group.name} ({len(group.runs)} seeds)"
+        values = [shown(group, metric) for metric in found.metrics]
+        table.add_row(Text(printable(name)), *values, *held, f"{group.parameters:,}", f"{group.minutes:.1f}")
+    _console().print(table)
+    _show_parts("MRR by the number of training facts about the answer", found.names, found.degrees)
+    most = found.relations[:relations]
+    if most:
+        rest = len(found.relations) - len(most)
+        title = f"MRR by relation{f', {rest} with fewer questions not shown' if rest else ''}"
+        _show_parts(title, found.names, most)
+    print(f"protocol {found.evaluations[0].protocol['fingerprint']}; paired bootstrap over triples")
+
+
+def _show_parts(title: str, names: Sequence[str], parts: Sequence[Part]) -> None:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column("queries", justify="right")
+    for name in names:
+        table.add_column(Text(printable(name)), justify="right")
+    for part in parts:
+        table.add_row(Text(printable(part.name)), f"{part.queries:,}", *(f"{value:.4f}" for value in part.mrr))
+    _console().print(table)
+
+
+def show_trial(trial: Trial) -> None:
+    """One line as a trial ends."""
+    varied = ", ".join(f"{key}={value}" for key, value in trial.settings.items())
+    print(f"trial {trial.number}: {trial.state}, validation MRR {trial.mrr:.4f}, {trial.minutes:.1f} min: {varied}")
+
+
+def show_trials(trials: Sequence[Trial], folder: Path) -> None:
+    """The best trials of a study, and how to train the best of all."""
+    table = Table(title="best trials, validation MRR", title_justify="left")
+    keys = list(trials[0].settings) if trials else []
+    for column in ("trial", "state", "MRR", "minutes", *keys):
+        table.add_column(column, justify="right")
+    for trial in trials[:10]:
+        varied = [f"{trial.settings.get(key, '')}" for key in keys]
+        table.add_row(str(trial.number), trial.state, f"{trial.mrr:.4f}", f"{trial.minutes:.1f}", *varied)
+    _console().print(table)
+    if trials:
+        changes = " ".join(f"--set {key}={value}" for key, value in trials[0].settings.items())
+        print(f"all trials: {folder / 'study.json'}\nthe best, as options of train: {changes}")
+
+
+def _three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

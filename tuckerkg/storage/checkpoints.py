@@ -1,0 +1,229 @@
+"""The checkpoints of a run: each a sealed folder of its own, and a note of which one is best.
+
+checkpoints/step-N/    weights, optimizer, state
+best.json              the step with the best validation MRR
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors.torch
+from torch import Tensor
+
+from tuckerkg.errors import RunFolderError
+from tuckerkg.storage.sealed_folder import (
+    ASIDE,
+    SealedFolder,
+    clean_temporaries,
+    discard,
+    explained,
+    json_bytes,
+    refusal,
+    write_atomic,
+    write_sealed,
+)
+from tuckerkg.types import JsonObject, LogFunction
+
+FOLDER, BEST = "checkpoints", "best.json"
+Which = int | Literal["best", "newest"]
+
+_KEPT = 2  # the newest, and one to fall back on when it is damaged
+_STEP = re.compile(rf"step-([0-9]{{8,18}})({re.escape(ASIDE)})?")
+_log = logging.getLogger("tuckerkg")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What inference needs of a checkpoint: tensors on the CPU, and ``state``, the JSON that the training loop gave."""
+
+    step: int
+    weights: dict[str, Tensor]
+    state: JsonObject
+
+
+@dataclass(frozen=True)
+class Checkpoint(Weights):
+    """One verified save, with everything that resuming needs."""
+
+    optimizer: dict[str, Tensor]
+    path: Path
+
+
+class Checkpoints:
+    """The checkpoints of the run folder ``run``."""
+
+    def __init__(self, run: Path) -> None:
+        self.run, self.path = run, run / FOLDER
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint folder, ascending; none of them verified."""
+        return sorted(self._paths())
+
+    def save(
+        self,
+        step: int,
+        weights: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor],
+        state: Mapping[str, Any],
+        best: int,
+    ) -> Path:
+        """Write the checkpoint of ``step``, note which step is ``best``, then remove others but that and the last two.
+
+        Checkpoints of later steps are removed as well: they are left over from before the run was resumed at an
+        earlier one. On any failure the checkpoints that were there stay as they were, and nothing half-written remains.
+
+        Raises:
+            RunFolderError: the disk refused.
+            ValueError: ``state`` holds NaN or an infinity (store None instead), or ``step`` is negative.
+        """
+        if not 0 <= step < 10**18:
+            raise ValueError(f"step is {step}; it must be 0 or more")
+        files = {
+            "weights.safetensors": _tensor_bytes(weights),
+            "optimizer.safetensors": _tensor_bytes(optimizer),
+            "state.json": json_bytes({"step": step, "state": dict(state)}),
+        }
+        with explained(f"Cannot write {self.path}"):
+            self.path.mkdir(exist_ok=True)
+        for folder in (self.path, self.run):
+            clean_temporaries(folder)  # before writing, because it may free the space that is needed
+        path = self.path / f"step-{step:08d}"
+        write_sealed(path, files)
+        self.note_best(best)
+        # The new checkpoint is safe by now; what cannot be removed is tried again at the next save.
+        with suppress(OSError, RunFolderError):
+            self._prune(step, best)
+        return path
+
+    def note_best(self, step: int) -> None:
+        """Note which step has the best validation MRR."""
+        write_atomic(self.run / BEST, json_bytes({"step": step}))
+
+    def newest(self, on_fallback: LogFunction = _log.warning) -> Checkpoint | None:
+        """The newest checkpoint that is whole, for resuming; None when there is none.
+
+        ``on_fallback`` is called where a damaged one is passed over.
+
+        Raises:
+            RunFolderError: all are damaged.
+        """
+        paths = self._paths()
+        damages: list[str] = []
+        for step in sorted(paths, reverse=True):
+            try:
+                found = self.at(step)
+            except RunFolderError as error:
+                damages.append(str(error))
+                continue
+            for damage in damages:
+                on_fallback(f"{damage}\nUsing the checkpoint of step {step} instead.")
+            return found
+        if damages:
+            raise refusal(
+                "\n".join([f"{self.run}: every checkpoint is damaged.", *damages])
+                + "\nCopy the run folder again from its origin, or train again with another --out."
+            )
+        return None
+
+    def at(self, step: int) -> Checkpoint:
+        """The checkpoint of ``step``, every file verified.
+
+        Raises:
+            RunFolderError: it is damaged or absent.
+        """
+        folder = self._open(step)
+        folder.check_listing()
+        read = _weights(step, folder)
+        optimizer = folder.read_tensors("optimizer.safetensors")
+        return Checkpoint(read.step, read.weights, read.state, optimizer, folder.path)
+
+    def weights(self, which: Which = "best") -> Weights:
+        """Weights and state to use a run with; the optimizer's file is not read.
+
+        Raises:
+            RunFolderError: they are absent or damaged; no other checkpoint is taken instead.
+        """
+        step = which if isinstance(which, int) else self.best_step() if which == "best" else self._newest_step()
+        try:
+            return _weights(step, self._open(step))
+        except RunFolderError as error:
+            others = [str(other) for other in self.steps() if other != step]
+            hint = f"\nIt also has step {' and '.join(others)}: --checkpoint STEP takes one of them." if others else ""
+            raise refusal(f"{error}{hint}") from None
+
+    def best_step(self) -> int:
+        """The step with the best validation MRR.
+
+        Raises:
+            RunFolderError: nothing was saved yet, or the note is damaged.
+        """
+        self._newest_step()
+        path = self.run / BEST
+        with explained(f"Cannot read {path}"):
+            try:
+                step = json.loads(path.read_bytes())["step"]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                step = None
+            except FileNotFoundError:
+                raise refusal(f"{path}: is missing. Copy the run folder again from its origin.") from None
+        if type(step) is not int:
+            raise refusal(f"{path}: does not name a step. Copy it again from its origin.")
+        return step
+
+    def _newest_step(self) -> int:
+        steps = self.steps()
+        if not steps:
+            raise refusal(f"{self.run}: has no checkpoint yet. Train it first: train --resume {self.run}")
+        return steps[-1]
+
+    def _open(self, step: int) -> SealedFolder:
+        paths = self._paths()
+        if step not in paths:
+            known = ", ".join(map(str, sorted(paths))) or "none yet"
+            raise refusal(f"{self.run}: has no checkpoint of step {step}; it has {known}.")
+        return SealedFolder(paths[step])
+
+    def _paths(self) -> dict[int, Path]:
+        paths: dict[int, Path] = {}
+        with explained(f"Cannot read {self.path}"), suppress(FileNotFoundError):
+            # Sorted, so that "step-N" comes before "step-N.old", which counts only when a crash left it alone.
+            for entry in sorted(self.path.iterdir()):
+                if match := _STEP.fullmatch(entry.name):
+                    paths.setdefault(int(match[1]), entry)
+        return paths
+
+    def _prune(self, saved: int, best: int) -> None:
+        paths = self._paths()
+        recent = sorted(step for step in paths if step <= saved)[-_KEPT:]
+        for step in paths.keys() - {*recent, best}:
+            discard(paths[step])
+        for leftover in self.path.glob(f"step-*{ASIDE}"):
+            if leftover.with_name(leftover.name.removesuffix(ASIDE)).exists():
+                discard(leftover)
+
+
+def _weights(step: int, folder: SealedFolder) -> Weights:
+    stored = folder.read_json("state.json")
+    if not isinstance(stored, dict) or stored.get("step") != step or not isinstance(stored.get("state"), dict):
+        raise refusal(f"{folder.path / 'state.json'}: is not the state of step {step}. Was the folder renamed?")
+    return Weights(step, folder.read_tensors("weights.safetensors"), stored["state"])
+
+
+def _tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    plain: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, given in tensors.items():
+        tensor = given.detach().cpu().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        # safetensors refuses two tensors in one storage: each is stored on its own.
+        plain[name] = tensor.clone() if storage in storages else tensor
+        storages.add(storage)
+    return safetensors.torch.save(plain)

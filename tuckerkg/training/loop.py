@@ -1,0 +1,259 @@
+"""The training loop: step, validate, save; resumable at any step with the same bits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.batches.batch import Batch
+from tuckerkg.batches.prefetch import Prefetch
+from tuckerkg.config.build import build_batches, build_model, build_objective
+from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.errors import NonFiniteError
+from tuckerkg.nn.model import choose_device
+from tuckerkg.out_of_memory import explain_out_of_memory
+from tuckerkg.storage.run_folder import RunFolder
+from tuckerkg.storage.weights import restore_weights
+from tuckerkg.training.callbacks import Callback, NullCallback, State
+from tuckerkg.training.optim import ModelOptimizer, learning_rate
+from tuckerkg.training.signals import Interruptions, TrainingInterrupted
+from tuckerkg.training.validation import Validation
+
+SLOW_SAVE = 5.0  # seconds; a slower save is logged
+
+
+def fit(folder: RunFolder, callback: Callback | None = None) -> State:
+    """Train the run in ``folder`` from its newest checkpoint, or from the start, to its end.
+
+    With equal thread counts a resumed run ends with the same weights as an uninterrupted one, bit for bit.
+
+    Raises:
+        TrainingInterrupted: SIGINT or SIGTERM came; the state is saved.
+        NonFiniteError: the loss or a gradient is NaN or infinite; the last checkpoint is untouched.
+    """
+    callback = NullCallback() if callback is None else callback
+    settings = parse_settings(folder.settings, str(folder.path))
+    memory = explain_out_of_memory(lambda: _smaller(folder, settings))
+    with folder.lock(), Interruptions() as interruptions, _own_random_state(), _threads(settings.train.threads), memory:
+        try:
+            return _Loop(folder, settings, callback, interruptions).run()
+        finally:
+            callback.close()
+
+
+class _Loop:
+    """Everything that a run needs; ``run`` is the loop."""
+
+    def __init__(self, folder: RunFolder, settings: Settings, callback: Callback, interruptions: Interruptions) -> None:
+        self.folder, self.settings, self.callback, self.interruptions = folder, settings, callback, interruptions
+        self.device = choose_device(settings.train.device)
+        relations = folder.relations()
+        torch.manual_seed(settings.train.seed)
+        self.model = build_model(settings, len(folder.entities()), len(relations)).to(self.device)
+        self.optimizer = ModelOptimizer(self.model, settings.train.optimizer, settings.train.lr)
+        self.objective = build_objective(settings, self.model)
+        splits = {name: folder.split(name) for name in ("train", "valid")}
+        self.batches = build_batches(settings, self.model, self.objective.loss, splits["train"])
+        self.validation = Validation(splits, relations, settings, self.model)
+        self.steps_per_epoch = self.batches.steps_per_epoch
+        self.total_steps = settings.train.steps or max(1, round(settings.train.epochs * self.steps_per_epoch))
+        self.state = State()
+        self.losses: list[float] = []
+
+    def run(self) -> State:
+        """Validate, save, step, until the steps or the patience are used up."""
+        self._restore()
+        self.clock = _Clock(self.state)
+        self.callback.started(self.state, self.total_steps, self.steps_per_epoch)
+        try:
+            with Prefetch(self.batches, self.total_steps) as batches:
+                while True:
+                    if self._validation_is_due():
+                        self._save()  # validating may take long, and may be killed
+                        self._validate()
+                        self._save()
+                    if self.state.step >= self.total_steps or self._out_of_patience():
+                        return self.state
+                    self._step(batches.batch(self.state.step).to(self.device))
+                    self.interruptions.check()
+        except TrainingInterrupted:
+            self._save()
+            raise
+
+    def _step(self, batch: Batch) -> None:
+        step, train = self.state.step, self.settings.train
+        lr = learning_rate(train, step, self.total_steps)
+        self.optimizer.set_lr(lr)
+        torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
+        self.model.train()
+        self.optimizer.zero_grad()
+        value = self.objective(self.model, batch)
+        value.backward()
+        norm = self.optimizer.clip(train.clip)
+        self._refuse_non_finite(value, norm, len(batch.heads))
+        self.optimizer.step()
+        self.state.step += 1
+        self.losses.append(value.item())
+        self.callback.stepped(self.state.step, self.losses[-1], lr)
+
+    def _refuse_non_finite(self, value: Tensor, norm: Tensor, num_queries: int) -> None:
+        if torch.isfinite(value) and torch.isfinite(norm):
+            return
+        raise NonFiniteError(
+            f"step {self.state.step}: loss {value.item()}, gradient norm {norm.item()} in a batch of {num_queries} "
+            f"queries (seed {self.settings.train.seed}); nothing of this step was kept. "
+            f"The newest checkpoint is step {max(self.folder.checkpoints.steps(), default=0)}: "
+            "try a smaller train.lr, or train.clip=1.0"
+        )
+
+    def _validation_is_due(self) -> bool:
+        step, validated_at = self.state.step, self.state.validated_at
+        if step == validated_at:
+            return False
+        if step == self.total_steps:
+            return True
+        if not self.batches.schedule.at(step).evaluate:
+            return False
+        if step == 0:
+            return bool(self.state.started_from)  # weights that were trained before may be the best
+        return step % max(1, round(self.settings.train.evaluate_every * self.steps_per_epoch)) == 0
+
+    def _validate(self) -> None:
+        evaluation = self.validation(lambda *_: self.interruptions.check())
+        state = self.state
+        state.validated_at = state.step
+        is_best = evaluation.mrr > state.best_mrr
+        if is_best:
+            state.best_mrr, state.best_step, state.validations_without_improvement = evaluation.mrr, state.step, 0
+        else:
+            state.validations_without_improvement += 1
+        self.clock.update(state)
+        self.folder.metrics.append(
+            {
+                "step": state.step,
+                "epoch": round(state.step / self.steps_per_epoch, 4),
+                "minutes": round(state.minutes, 4),
+                "loss": float(np.mean(self.losses)) if self.losses else None,
+                "lr": learning_rate(self.settings.train, state.step, self.total_steps),
+                "valid": evaluation.overall.as_dict(),
+            }
+        )
+        self.losses.clear()
+        self.callback.validated(state.step / self.steps_per_epoch, evaluation, is_best)
+
+    def _out_of_patience(self) -> bool:
+        patience = self.settings.train.patience
+        return bool(patience) and self.state.validations_without_improvement >= patience
+
+    def _save(self) -> None:
+        self.clock.update(self.state)
+        self.state.threads = torch.get_num_threads()
+        start = time.monotonic()
+        self.folder.metrics.sync()  # a checkpoint that survives a power cut must not be ahead of its metrics
+        self.folder.checkpoints.save(
+            self.state.step,
+            {name: tensor.cpu() for name, tensor in self.model.state_dict().items()},
+            self.optimizer.tensors(),
+            {**asdict(self.state), "losses": self.losses, "settings": self.folder.settings},
+            best=self.state.best_step,
+        )
+        if (seconds := time.monotonic() - start) > SLOW_SAVE:
+            self.callback.log(
+                f"saving step {self.state.step} took {seconds:.1f} s: the disk of {self.folder.path} is slow. "
+                "Save less often with a larger train.evaluate_every, or choose a faster place by --out."
+            )
+
+    def _restore(self) -> None:
+        """Load the newest checkpoint; a fresh run saves its start, which proves that saving works here."""
+        checkpoint = self.folder.checkpoints.newest(on_fallback=self.callback.log)
+        if checkpoint is None:
+            self.clock = _Clock(self.state)
+            self._save()
+            return
+        restore_weights(self.model, checkpoint.weights)
+        self.optimizer.restore(checkpoint.optimizer)
+        state = dict(checkpoint.state)
+        self.losses = list(state.pop("losses", []))
+        changed = differences(state.pop("settings", self.folder.settings), self.folder.settings)
+        self.state = State(**state)
+        self.folder.checkpoints.note_best(self.state.best_step)  # a crash may have come between the two
+        self._log_changes(changed)
+        self.folder.metrics.truncate(self.state.validated_at)
+
+    def _log_changes(self, changed: list[str]) -> None:
+        """Say what differs from when the checkpoint was saved; training continues with what is there now."""
+        now, then = torch.get_num_threads(), self.state.threads
+        if then not in (0, now):
+            self.callback.log(
+                f"torch has {now} threads, at step {self.state.step} it had {then}: continuing, but sums are rounded "
+                f"differently, so the weights will not be equal bit for bit (train.threads={then} would make them so)"
+            )
+        if changed:
+            self.callback.log(
+                f"{self.folder.path}: settings.json was changed since step {self.state.step}; continuing with what it "
+                f"says now: {'; '.join(changed)}"
+            )
+
+
+def differences(former: Any, now: Any, name: str = "") -> list[str]:
+    """What differs between two trees of settings, in words: ``train.lr 0.01 -> 0.02``."""
+    if not isinstance(former, dict) or not isinstance(now, dict):
+        return [] if former == now else [f"{name} {former} -> {now}"]
+    found = []
+    for key in [*former, *(key for key in now if key not in former)]:
+        place = f"{name}.{key}" if name else key
+        found += differences(former.get(key, "not set"), now.get(key, "not set"), place)
+    return found
+
+
+def _smaller(folder: RunFolder, settings: Settings) -> str:
+    """What to reduce when memory runs out, and what was saved."""
+    options = settings.batch.options
+    sizes = [f"batch.{name} (now {options[name]:,})" for name in ("queries", "triples") if name in options]
+    saved = folder.checkpoints.steps()
+    return f"Train again with a smaller {' or '.join([*sizes, f'model.dim (now {settings.model.dim})'])}. " + (
+        f"The checkpoint of step {saved[-1]} is kept in {folder.path}." if saved else "Nothing was saved yet."
+    )
+
+
+def _mix(seed: int, step: int) -> int:
+    """One 63-bit number from (seed, step), far apart for neighbours."""
+    return int(np.random.SeedSequence([seed, 3, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class _Clock:
+    """Minutes of this run, earlier parts included; monotonic, so that a changed system clock does not matter."""
+
+    def __init__(self, state: State) -> None:
+        self.wall = time.monotonic() - 60.0 * state.minutes
+        self.cpu = time.process_time() - 60.0 * state.cpu_minutes
+
+    def update(self, state: State) -> None:
+        """Write the time into ``state``."""
+        state.minutes = (time.monotonic() - self.wall) / 60.0
+        state.cpu_minutes = (time.process_time() - self.cpu) / 60.0
+
+
+@contextmanager
+def _own_random_state() -> Iterator[None]:
+    """Leave the caller's torch random state as it was."""
+    with torch.random.fork_rng():
+        yield
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

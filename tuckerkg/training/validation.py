@@ -1,0 +1,50 @@
+"""Ranking the validation split during training."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuckerkg.config.settings import Settings
+from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
+from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
+from tuckerkg.evaluation.ranking import rank
+from tuckerkg.graph.known_tails import KnownTails
+from tuckerkg.nn.embedding_scorer import EmbeddingScorer
+from tuckerkg.nn.model import Model
+from tuckerkg.types import ProgressFunction
+
+
+class Validation:
+    """Ranks the validation split, filtered by train and valid: the test split is not opened.
+
+    Args:
+        splits: triples ``[n, 3]`` of train and valid.
+        relations: relation labels.
+    """
+
+    def __init__(self, splits: dict[str, np.ndarray], relations: list[str], settings: Settings, model: Model) -> None:
+        self.settings, self.model, self.splits, self.relations = settings, model, splits, relations
+        self.known = KnownTails.from_splits(list(splits.values()), model.num_relations)
+        self.graph = model.message_graph(splits["train"])
+        self.seen = seen_entities(splits["train"], model.num_entities)
+        self.protocol = describe_protocol(
+            splits,
+            split="valid",
+            filtered_by=["train", "valid"],
+            tie_seed=settings.evaluate.tie_seed,
+            num_entities=model.num_entities,
+        )
+
+    def __call__(self, progress: ProgressFunction | None = None) -> Evaluation:
+        """Encode once and rank."""
+        scorer = EmbeddingScorer(self.model, self.splits["train"], self.graph)
+        ranks = rank(scorer, self.splits["valid"], self.known, progress=progress)
+        return evaluation_of(
+            ranks,
+            split="valid",
+            seen=self.seen,
+            relation_names=self.relations,
+            protocol=self.protocol,
+            hits=self.settings.evaluate.hits,
+            tie_seed=self.settings.evaluate.tie_seed,
+        )

@@ -1,0 +1,25 @@
+"""Types that several packages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+Init = Literal["xavier", "silent", "identity"]
+"""How an encoder's layers are initialized: at random; at random with message weights 0; or so that entities pass
+unchanged, which suits embeddings that were trained before."""
+
+Precision = Literal["float32", "bfloat16"]
+
+JsonObject = dict[str, Any]
+"""Names and values that JSON can hold."""
+
+ProgressFunction = Callable[[int, int], None]
+"""``progress(done, total)``, called now and then by whatever takes long."""
+
+LogFunction = Callable[[str], None]
+"""Called with a sentence for the user."""
+
+
+def ignore(text: str) -> None:
+    """Log nothing."""
