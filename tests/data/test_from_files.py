@@ -117,7 +117,7 @@ def test_b28_at_most_twenty_leaks_are_shown_and_all_counted(tmp_path: Path) -> N
     rows = [(f"e{n}", "r", f"e{n + 1}") for n in range(100)]
     with pytest.raises(InputError) as caught:
         Dataset.from_files(put(tmp_path, "a.tsv", rows), put(tmp_path, "b.tsv", rows[:70]))
-    assert str(caught.value).count("also stands in") == 20
+    assert str(caught.value).count("is also in") == 20
     assert "70 in all" in str(caught.value)
 
 

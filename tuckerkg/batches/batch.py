@@ -74,7 +74,7 @@ class Batch:
 
 
 class Batches(Protocol):
-    """A way to make batches, constructed as ``Batches(graph, phases, **options)``."""
+    """A way to make batches, constructed as ``Batches(graph, **options)``; the graph carries the phases."""
 
     steps_per_epoch: int
     schedule: Schedule

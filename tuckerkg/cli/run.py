@@ -277,10 +277,6 @@ def compare(
         if path is not None and path.suffix.lower() != ending:
             raise TuckerkgError(f"{path}: the name must end in {ending}")
     found = compare_runs([load_run(folder) for folder in runs], split, log=log)
-    if as_json:
-        print(printable_json(found.as_dict()))
-    else:
-        tables.show_comparison(found, relations)
     for path, text in ((csv, found.to_csv), (latex, found.to_latex)):
         if path is not None:
             path.write_text(text(), encoding="utf-8")
@@ -288,6 +284,10 @@ def compare(
     if plot is not None:
         draw_comparison(found, plot)
         log(f"{plot} written")
+    if as_json:
+        print(printable_json(found.as_dict()))
+    else:
+        tables.show_comparison(found, relations)
 
 
 def report(

@@ -75,7 +75,7 @@ def duplicate_relations(train: np.ndarray, num_entities: int) -> list[tuple[int,
 
 
 def relation_warnings(relations: Sequence[RelationFacts]) -> list[str]:
-    """What is worth a word: symmetric relations, and those that link nearly everything."""
+    """Warnings about symmetric relations, and about those that link nearly everything."""
     warnings = []
     symmetric = [found.name for found in relations if found.triples > 1 and found.symmetric >= MUCH]
     cartesian = [found.name for found in relations if found.heads > 2 and found.tails > 2 and found.cartesian >= MUCH]

@@ -74,7 +74,7 @@ def read_graph(  # noqa: PLR0913
     triples = {split_name: part.triples for split_name, part in parts.items()}
     carved, warnings = _fill_splits(triples, len(entities), len(relations), split, seed)
     if leaks:
-        warnings.append(f"{leaks:,} triples stand in more than one split and were kept in each: results are too good")
+        warnings.append(f"{leaks:,} triples are in more than one split and were kept in each: results are too good")
     if options.on_error == "skip" and options.rejects is not None:
         write_rejects(options.rejects, [reject for part in rows.values() for reject in part.rejects])
     files = [part.report(split_name) for split_name, part in parts.items()]
@@ -169,7 +169,7 @@ def _ids(labels: pl.Series, vocabulary: Vocabulary) -> npt.NDArray[np.integer[An
 
 
 def _repeats(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where keys stand that also stand further up. Sorting alone is far cheaper than sorting with positions."""
+    """Positions of keys that occurred before. Sorting alone is far cheaper than sorting with positions."""
     ordered = np.sort(keys)
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     among = np.flatnonzero(is_among(keys, repeated))
@@ -178,7 +178,7 @@ def _repeats(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
-    """Count triples of one file that stand in an earlier one too; unless allowed, that is an error that lists them."""
+    """Count triples that are in an earlier file too; unless allowed, that is an error that lists them."""
     earlier: list[npt.NDArray[np.int64]] = []
     problems: list[Problem] = []
     total = 0
@@ -189,7 +189,7 @@ def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
         rows = part.rows
         for row in leaked[: InputError.SHOWN].tolist():
             triple = " | ".join(rows.triple(row))
-            what = f"the {name} triple {triple} also stands in an earlier split; remove it from one of them"
+            what = f"the {name} triple {triple} is also in an earlier split; remove it from one of them"
             problems.append(Problem(rows.shown, int(rows.line_numbers[row]), 1, what))
         earlier.append(part.keys)
     if problems and not allowed:
@@ -245,7 +245,7 @@ def _fill_splits(
 def _titles(
     source: Titles | None, vocabulary: Vocabulary, options: ReadOptions, rows: Iterable[Rows]
 ) -> dict[str, str]:
-    """Readable names: those that were given go before those that the triple files hold themselves."""
+    """Readable names; given ones take precedence over those in the triple files."""
     titles: dict[str, str] = {}
     for part in rows:
         titles = {**part.titles, **titles}

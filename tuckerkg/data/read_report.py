@@ -1,4 +1,4 @@
-"""What was read, and what a careful person would want to know about it before training on it."""
+"""What was read, and what to know about it before training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_PAIR_MATCHES = 20_000_000
 class FileReport:
     """Counts of one file: ``read == kept + rejected + duplicates + literals``; blank lines and comments are not read.
 
-    ``literals`` are RDF statements whose object is no entity.
+    ``literals`` are RDF statements whose object is not an entity.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ReadReport:
 
     @property
     def literals(self) -> int:
-        """RDF statements left out because their object is no entity."""
+        """RDF statements left out because their object is not an entity."""
         return sum(file.literals for file in self.files)
 
     def as_dict(self) -> JsonObject:
@@ -191,7 +191,7 @@ def _goes_both_ways(heads: Triples, tails: Triples, num_entities: int) -> npt.ND
 
 
 def graph_warnings(counts: Mapping[str, int], sizes: Mapping[str, int]) -> list[str]:
-    """The counts worth a word."""
+    """Warnings for the counts that deserve one."""
     warnings = []
     if counts["self_loops"]:
         warnings.append(f"{counts['self_loops']:,} triples have the same head and tail (self-loops); kept")

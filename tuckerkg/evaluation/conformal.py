@@ -17,7 +17,7 @@ from tuckerkg.nn.contracts import Scorer
 
 @dataclass(frozen=True)
 class Conformal:
-    """Log shares from which on a candidate belongs to the answer set: one for tails, one for heads.
+    """Smallest log shares of candidates in an answer set: one for tails, one for heads.
 
     Split conformal prediction: the threshold is the quantile of what the true answers of validation have, so that the
     set of a new question holds the answer with probability ``coverage``, as long as questions are of the same kind.

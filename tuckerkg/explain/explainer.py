@@ -63,7 +63,7 @@ class WordPath:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the model believes a fact, in names. ``without_all`` is how it stands without every edge named here."""
+    """Why a fact is predicted, in names. ``without_all`` is its standing without all of these edges."""
 
     head: str
     relation: str

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Added:
     """What became of a file's rows: facts, known, repeated, rejected and literals add up to ``read``.
 
-    ``held_out`` of the facts stand in the run's validation or test split, whose figures are too good from now on.
+    ``held_out`` of the facts are in the run's validation or test split, whose metrics are too good from now on.
     """
 
     version: int
@@ -54,7 +54,7 @@ def add_facts(
     steps: int = STEPS,
     progress: ProgressFunction | None = None,
 ) -> Added:
-    """Add the facts of ``source`` to the newest version of ``run`` and writes the next one.
+    """Add the facts of ``source`` to the newest version of ``run`` and write the next one.
 
     Entities that the run does not know are new; each must be linked to known ones, directly or by way of other new
     ones. Raises InputError with the line of an unknown relation, of an ambiguous name, or of an entity that is not.
@@ -100,10 +100,10 @@ def _version(
     steps: int,
     progress: ProgressFunction | None,
 ) -> Version:
-    """Return the new entities rows; those that were added before keep theirs."""
+    """Give the new entities rows in the tables; those that were added before keep theirs."""
     before = run.added
     everything = np.concatenate([run.split("train"), fresh])
-    model = grown(run, everything, len(labels))
+    model = with_new_entities(run, everything, len(labels))
     if labels and steps:
         fold_in(model, build_loss(run.settings), everything, len(run.entities), steps=steps, progress=progress)
     rows = {"entities": model.entities.detach()[run.num_trained :]}
@@ -120,8 +120,8 @@ def _version(
     )
 
 
-def grown(run: Run, triples: np.ndarray, count: int) -> Model:
-    """The run's model with ``count`` more entities, at the mean of those that stand where they stand."""
+def with_new_entities(run: Run, triples: np.ndarray, count: int) -> Model:
+    """The run's model with ``count`` more entities, at the mean of entities with the same relations."""
     now = len(run.entities)
     model = build_model(run.settings, now + count, len(run.relations)).to(run.model.entities.device)
     state: JsonObject = dict(run.model.state_dict())

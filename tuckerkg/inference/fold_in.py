@@ -1,6 +1,6 @@
-"""Rows for entities that a model was not trained with: what they are asked and answered decides, nothing else moves.
+"""Rows for entities that a model was not trained with, fitted to their facts; nothing else changes.
 
-A new entity starts at the mean of the entities that stand where it stands (heads of the same relations, tails of the
+A new entity starts at the mean of the entities in the same roles (heads of the same relations, tails of the
 same relations). Then its row alone is trained, with the run's own loss: on the questions that it asks or answers, and
 on random questions of the graph that it does not answer, so that it learns to be low there.
 """
@@ -29,10 +29,10 @@ OWN, OTHERS = 1_024, 1_024  # questions of a step
 def start_rows(entities: Tensor, triples: np.ndarray, num_trained: int, num_relations: int) -> Tensor:
     """The mean of trained entities in the same places, ``[n, d]`` for the ids from ``num_trained`` on.
 
-    An entity in no place that a trained one stands in starts at the mean of all.
+    An entity in a role that no trained one has starts at the mean of all.
     """
     edges = torch.from_numpy(add_inverses(triples, num_relations))
-    heads, places = edges[:, 0], edges[:, 1]  # an entity stands in place r as head, in place r + R as tail
+    heads, places = edges[:, 0], edges[:, 1]  # an entity has role r as head of r, role r + R as its tail
     size = int(heads.max()) + 1
     pairs = torch.unique(places * size + heads)
     place_of, entity_of = pairs // size, pairs % size

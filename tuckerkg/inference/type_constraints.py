@@ -1,7 +1,7 @@
-"""Which questions make sense: learnt from where entities stand in the graph.
+"""Which questions make sense, learnt from the roles of entities in the graph.
 
 A slot is a relation and a side, such as "head of borders". An entity may be asked for a relation's tail if it already
-is a head of it, or if it stands in most of the slots that most heads of that relation share: a country without a
+is a head of it, or if it has most of the slots that most heads of that relation share: a country without a
 continent is asked for one, a continent is not.
 """
 
@@ -37,7 +37,7 @@ class TypeConstraints:
     def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor) -> None:
         """Set ``scores [b, N]`` of tails that were never seen to minus infinity, in place.
 
-        A head is no tail of its own question where no entity has the relation to itself.
+        A head is not among its own answers where no entity has the relation to itself.
         """
         if self.unseen is not None:
             scores.masked_fill_(self.unseen[relation_ids], -torch.inf)
@@ -78,7 +78,7 @@ def plausible_heads(triples: np.ndarray, num_entities: int, num_relations: int) 
     if num_entities * 2 * num_relations > MOST_CELLS:
         return is_head
     slots = torch.cat([is_head, is_tail], 1).float()  # [N, 2R]
-    shared = is_head.float().T @ slots  # [R, 2R] how many heads of r stand in each slot
+    shared = is_head.float().T @ slots  # [R, 2R] how many heads of r have each slot
     typical = (shared > 0.5 * is_head.sum(0)[:, None]).float()
     typical[torch.arange(num_relations), torch.arange(num_relations)] = 0.0  # being asked for r itself tells nothing
     wanted = typical.sum(1)  # [R]

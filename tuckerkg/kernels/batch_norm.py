@@ -11,7 +11,8 @@ from torch import Tensor, nn
 class WeightedBatchNorm(nn.Module):
     """Batch norm in which row i counts ``counts[i]`` times, as if it were repeated once per edge.
 
-    With ``counts`` None every row counts once, which is torch's own BatchNorm1d. ``gain`` is the start of the scale.
+    With ``counts`` None every row counts once, as in nn.BatchNorm1d, which has no weights for rows. ``gain`` is the
+    start of the scale.
     """
 
     running_mean: Tensor
@@ -35,7 +36,7 @@ class WeightedBatchNorm(nn.Module):
 
     @torch.no_grad()
     def init_from_data(self, rows: Tensor) -> None:
-        """Take scale, shift and running statistics from ``rows [P, d]``, so that they pass as they are."""
+        """Take scale, shift and running statistics from ``rows [P, d]``, so that they pass unchanged."""
         var, mean = torch.var_mean(rows, 0, correction=0)
         self.running_mean.copy_(mean)
         self.running_var.copy_(var)
@@ -69,7 +70,7 @@ class WeightedBatchNorm(nn.Module):
 
 @torch.no_grad()
 def init_norms_through_tanh(norms: Iterable[WeightedBatchNorm], rows: Tensor) -> None:
-    """Initialize norms that stand one behind the other, each with a tanh behind it: ``rows`` pass all but the tanhs."""
+    """Initialize consecutive norms, each followed by a tanh, so that ``rows`` pass unchanged but for the tanhs."""
     for norm in norms:
         norm.init_from_data(rows)
         rows = torch.tanh(rows)

@@ -19,8 +19,9 @@ TILE_NUMBERS = 1 << 18  # differences held at once: 1 MiB of float32, which stay
 class NormDistance(Comparison):
     """``compare(queries [B, d], candidates [M, d]) -> margin - |q - t|_p``.
 
-    For ranks differences are taken one by one: the detour over a product loses digits where points are close. For
-    gradients, with p = 2, the detour is taken: it costs what a dot product costs, a tenth of the differences.
+    For ranks, differences are computed one by one: computing them through a product loses digits where points are
+    close. For gradients, with p = 2, the detour is taken: it costs what a dot product costs, a tenth of the
+    differences.
     """
 
     def __init__(self, margin: float, p: Norm) -> None:
@@ -66,7 +67,7 @@ class ModulusDistance(Comparison):
 
 
 class _SumOfModuli(torch.autograd.Function):
-    """Candidates in tiles; differences are taken again on the way back instead of being kept."""
+    """Candidates in tiles; backward computes the differences again instead of keeping them."""
 
     @staticmethod
     def forward(ctx: Context, queries: Tensor, candidates: Tensor) -> Tensor:

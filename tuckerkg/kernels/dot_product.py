@@ -1,7 +1,10 @@
 """The comparison that most decoders share: a dot product of queries with candidates, in tiles that stay in cache.
 
-Scores are kept candidate by candidate, ``[M, B]`` in memory, and handed out turned. In that order the product and both
-of its gradients run over rows that lie side by side, and a tile of candidates stays in a core's cache.
+Scores are stored candidate by candidate, ``[M, B]``, and returned transposed. In that order the product and both of its
+gradients run over contiguous rows, and a tile of candidates stays in a core's cache: one thread of MKL computes [128 x
+14,541] scores at d = 100 at 43 GFLOP/s query by query, at 90 in tiles candidate by candidate. Cost: 2 B M d
+multiply-adds forward, twice that for the gradients. ``make bench``, stages "loss" and "predict", shows how near the
+limit it is.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class DotProduct(Comparison):
         self.precision = precision
 
     def __call__(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """Unrounded scores; followed by autograd where a gradient is asked for."""
+        """Unrounded scores; recorded by autograd where a gradient is needed."""
         if torch.is_grad_enabled() and (queries.requires_grad or candidates.requires_grad):
             return queries @ candidates.T
         if len(queries) == 1 and queries.device.type == "cpu":
@@ -72,7 +75,7 @@ class DotProduct(Comparison):
         return F.pad(rows, (0, -rows.shape[1] % REGISTER)).bfloat16()
 
     def scores(self, queries: Tensor, candidates: Tensor, out: Tensor) -> Tensor:
-        """Write the scores of two operands into ``out [M, B]`` and gives its turned view ``[B, M]``."""
+        """Write the scores of two operands into ``out [M, B]`` and return the transposed view ``[B, M]``."""
         for tile in _tiles(candidates, len(queries)):
             if self.precision == "float32":
                 torch.mm(candidates[tile], queries.T, out=out[tile])
@@ -97,7 +100,7 @@ class DotProduct(Comparison):
 
 
 def _one_query(query: Tensor, candidates: Tensor) -> Tensor:
-    """Scores ``[1, M]`` of ``query [1, d]``. Bound by reading the candidates, which takes all threads at their best."""
+    """Scores ``[1, M]`` of ``query [1, d]``. Bound by reading the candidates, so all threads share the reading."""
     parts = torch.get_num_threads() if len(candidates) >= SHARED_CANDIDATES else 1
     if parts == 1:
         return torch.mv(candidates, query[0])[None]

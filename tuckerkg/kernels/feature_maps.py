@@ -72,7 +72,7 @@ def _norm(windows: Tensor, filters: Tensor, norm: WeightedBatchNorm) -> tuple[Te
 
 
 class _ProjectedMaps(torch.autograd.Function):
-    """Where there is a way back, maps are kept for it: a positive one was neither cut by the ReLU nor dropped."""
+    """Keeps the maps for backward, where there is one: a positive map was neither cut by the ReLU nor dropped."""
 
     @staticmethod
     def forward(

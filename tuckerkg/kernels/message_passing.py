@@ -1,7 +1,13 @@
 """A relational layer's sum of messages: rows times their relation's matrix, summed at the targets, with gradients.
 
-Nothing the size of all edges exists. Of what has the size of the distinct rows there is one buffer: the messages, which
-their own gradients overwrite on the way back, and which the next step uses again.
+Why it is written by hand. A message depends on its source and relation only, so each distinct (source, relation) pair
+is one row, however many edges carry it: on FB15k-237 149,689 rows instead of 544,230 edges. Rows of one relation meet
+one matrix, so a batched product per bucket of relations does the arithmetic (``graph/row_groups.py``), and a fixed
+sparse sum brings rows to their targets (``graph/sparse.py``). Left to autograd, every step in between would keep a
+tensor of the size of all rows for the backward pass. Here there is one such buffer: the messages, which their own
+gradients overwrite, and which the next step uses again; rows are gathered a second time instead of being kept, which
+costs less than the memory traffic. Cost: 2 P' d_in d_out multiply-adds forward, twice that backward. ``make bench``,
+stages "train-step" and "r-gcn-layer", compares with the bare products and with PyG.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ class Buffers:
         self._free: list[Tensor] = []
 
     def take(self, like: Tensor, size: int) -> Tensor:
-        """A flat tensor of at least ``size`` numbers, of the kind of ``like``; what it holds is left over."""
+        """A flat tensor of at least ``size`` numbers, of the kind of ``like``; its content is undefined."""
         for place, found in enumerate(self._free):
             if found.numel() >= size and (found.dtype, found.device) == (like.dtype, like.device):
                 return self._free.pop(place)
@@ -58,7 +64,7 @@ def relational_sum(
 
 
 class _RelationalSum(torch.autograd.Function):
-    """A batched product per bucket; rows are gathered again on the way back instead of being kept."""
+    """A batched product per bucket; backward gathers the rows again instead of keeping them."""
 
     @staticmethod
     def forward(ctx: Context, entities: Tensor, matrices: Tensor, graph: MessageGraph, buffers: Buffers) -> Tensor:
@@ -110,7 +116,7 @@ class _NormedRelationalSum(torch.autograd.Function):
 
 
 def _messages(entities: Tensor, matrices: Tensor, graph: MessageGraph, buffer: Tensor) -> Tensor:
-    """Fill ``buffer`` with every row's product and gives it as ``[P', d_out]``."""
+    """Fill ``buffer`` with every row's product and return it as ``[P', d_out]``."""
     messages = buffer[: graph.num_rows * matrices.shape[2]].view(graph.num_rows, -1)
     first = 0
     for bucket in graph.groups.buckets:
@@ -162,7 +168,7 @@ def factor_products(entities: Tensor, factors: Tensor, graph: MessageGraph) -> T
 
 
 class _FactorProducts(torch.autograd.Function):
-    """Eq. (7) between its projections; rows and factors are gathered again on the way back."""
+    """Eq. (7) between its projections; backward gathers rows and factors again."""
 
     @staticmethod
     def forward(ctx: Context, entities: Tensor, factors: Tensor, graph: MessageGraph) -> Tensor:
@@ -272,7 +278,7 @@ def _normed_sums(
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
     """With s = weight / sqrt(var + eps): ``total = s * (scatter @ messages) + (bias - mean s) * in_weight``.
 
-    Gives total, mean, variance, and what the way back needs.
+    Returns total, mean, variance, and what backward needs.
     """
     counts = _multiplicity(graph)
     mean = (counts @ messages) / graph.num_edges  # [d]

@@ -37,7 +37,7 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         what_messages_bring(found),
         "## The paper's main table\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
-        "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it stands here in front of TuckER; in "
+        "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it is in front of TuckER here; in "
         "front of ConvE, as published, under the encoders in front of other decoders.\n\n"
         + _details(found, "main", without="TGCN"),
         "## On the way\n\nRuns that rows above start from.\n\n" + _details(found, "stages"),

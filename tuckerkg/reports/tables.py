@@ -112,7 +112,7 @@ def show_inspection(found: Inspection, relations: int) -> None:
             print(printable(f"{words}: {pair.share:.0%} of {pair.first} is {pair.second}"))
     half, nearly_all, most = (found.degrees[share] for share in ("0.5", "0.95", "1.0"))
     print(
-        f"half of the entities stand in at most {half:,.0f} training triples, 95 % in {nearly_all:,.0f}, "
+        f"half of the entities are in at most {half:,.0f} training triples, 95 % in {nearly_all:,.0f}, "
         f"the busiest in {most:,.0f}"
     )
     for name, share in found.leaks.items():
@@ -126,7 +126,7 @@ def show_inspection(found: Inspection, relations: int) -> None:
 
 
 def show_predictions(facts: Sequence[Prediction], form: str, *, guard: bool = True) -> None:
-    """Predicted facts as a table, TSV or JSON; ``guard`` as in ``outputs.tsv``."""
+    """Predicted facts as a table, TSV or JSON; ``guard`` as in ``prediction_files.tsv``."""
     if form == "json":
         print(printable_json([fact.as_dict() for fact in facts]))
     elif form == "tsv":
@@ -145,7 +145,7 @@ def show_predictions(facts: Sequence[Prediction], form: str, *, guard: bool = Tr
 
 
 def show_explanation(found: Explanation) -> None:
-    """Why the model believes a fact, as text."""
+    """Why a fact is predicted, as text."""
     known = ", which the graph holds" if found.known else ""
     print(printable(f"{found.head} {found.relation} {found.tail}{known}"))
     standing = found.standing

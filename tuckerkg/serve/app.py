@@ -25,7 +25,7 @@ from tuckerkg.serve.prometheus import Metrics
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 500, 503)
 }
-REASONS = {404: "there is nothing here", 405: "this cannot be asked in that way"}
+REASONS = {404: "there is no such page or route", 405: "this route does not take that method"}
 Text = Annotated[schemas.Name, Query()]
 Limit = Annotated[int, Query(ge=1, le=schemas.MOST_ANSWERS)]
 Hops = Annotated[int, Query(ge=1, le=3)]
@@ -156,7 +156,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/facts", tags=["graph"])
     async def facts(entity: Text, limit: Limit = 100) -> schemas.Facts:
-        """The facts that an entity stands in."""
+        """The facts of an entity."""
         return service.ready().facts(entity, limit)
 
     @app.get("/api/neighbourhood", tags=["graph"])

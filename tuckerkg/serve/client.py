@@ -50,7 +50,7 @@ class Client:
         return found
 
     def facts(self, entity: str, limit: int = 100) -> dict[str, Any]:
-        """The facts that an entity stands in."""
+        """The facts of an entity."""
         return self._get("/api/facts", entity=entity, limit=limit)
 
     def neighbourhood(self, entity: str, hops: int = 1, limit: int = 50) -> dict[str, Any]:

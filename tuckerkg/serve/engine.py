@@ -90,7 +90,7 @@ class Engine:
         return schemas.Entity(label=names.labels[number], title=names.shown(number), facts=int(self._degrees[number]))
 
     def facts(self, name: str, limit: int) -> schemas.Facts:
-        """The facts that an entity stands in. Raises UnknownNameError."""
+        """The facts of an entity. Raises UnknownNameError."""
         number = self.run.entities.id_of(name)
         rows = self._by_relation(number)
         return schemas.Facts(
@@ -121,7 +121,7 @@ class Engine:
         )
 
     def _by_relation(self, number: int) -> np.ndarray:
-        """Where the facts of an entity stand in ``triples``, relation by relation."""
+        """Rows of ``triples`` with an entity, relation by relation."""
         rows = self._order[self._bounds[number] : self._bounds[number + 1]]
         ordered: np.ndarray = rows[np.argsort(self.triples[rows, 1], kind="stable")]
         return ordered

@@ -89,7 +89,7 @@ class AnswersOfBatch(BaseModel):
 
 
 class Entity(BaseModel):
-    """An entity: its label in the data, its readable name, and how many facts it stands in."""
+    """An entity: its label in the data, its readable name, and how many facts it has."""
 
     label: str
     title: str

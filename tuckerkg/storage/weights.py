@@ -32,7 +32,7 @@ def check_weights(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[Se
 
 
 def check_entity_rows(tensors: Mapping[str, Tensor], name: str, num_entities: int) -> None:
-    """Refuse an entity table ``tensors[name]`` that has not one row for each label in ``entities.json``.
+    """Refuse an entity table ``tensors[name]`` that does not have one row per label in ``entities.json``.
 
     Raises:
         RunFolderError: with both counts.

@@ -30,7 +30,7 @@ class Progress(Callback):
         self.began = time.monotonic()
 
     def started(self, state: State, total_steps: int, steps_per_epoch: int) -> None:
-        """Draw the bar, or says what will happen."""
+        """Draw the bar, or say what will happen."""
         self.total, self.steps_per_epoch, self.first = total_steps, steps_per_epoch, state.step
         self.best = state.best_mrr if state.best_mrr >= 0 else float("nan")
         self.began = time.monotonic()
@@ -86,7 +86,7 @@ class Progress(Callback):
             )
 
     def log(self, text: str) -> None:
-        """Print a line for the person."""
+        """Print a line for the user."""
         self._say(printable(text))
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class FileBytes:
-    """What one file holds, inflated, read within the limits and hashed; nobody has examined the characters yet."""
+    """What one file holds, inflated, read within the limits and hashed; its characters are not checked yet."""
 
     shown: str
     sha256: str
@@ -73,7 +73,7 @@ def read_bytes(path: Path, shown: str | None = None, limits: Limits | None = Non
 
 
 def decode(file: FileBytes) -> TextFile:
-    """The text of a file, with the place of every bad byte; raises InputError when it is no UTF-8 text at all."""
+    """The text of a file, with the place of every bad byte; raises InputError when it is not UTF-8 text at all."""
     _refuse_utf16(file.data, file.shown)
     start = _text_start(file.data)
     text, bad_lines = _text_and_bad_lines(file.data, start, file.shown)

@@ -1,4 +1,4 @@
-"""Where head, relation and tail stand in a file: by position, by number, or by the names in its header."""
+"""Which columns of a file are head, relation and tail: by position, by number, or by the names in its header."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FIELDS = ("head", "relation", "tail")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where head, relation and tail stand: ``picks`` out of ``width`` fields, after the row ``header_row`` if any."""
+    """Which columns are head, relation and tail: ``picks`` out of ``width`` fields, after the row ``header_row`` if
+    any."""
 
     width: int
     picks: tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""A text file cut into rows and fields, before anyone judges them: plain lines as columns, or quoted CSV records.
+"""A text file cut into rows and fields, before they are checked: plain lines as columns, or quoted CSV records.
 
 A file without any irregularity, which is the usual one, is parsed straight from its bytes.
 """
@@ -51,7 +51,7 @@ class LabelledColumns:
 
 
 def _positions(column: pl.Series, labels: pl.Series) -> Positions:
-    """Where each value of ``column`` stands among the distinct ``labels``, which hold every one of them.
+    """The position of each value of ``column`` among the distinct ``labels``, which contain all of them.
 
     By hashes, which is exact as long as no two labels share one: a value has the hash of its own label alone.
     """
@@ -62,7 +62,7 @@ def _positions(column: pl.Series, labels: pl.Series) -> Positions:
     hashes = hashes[order]
     if (hashes[1:] == hashes[:-1]).any():
         return column.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.uint32)
-    # The first bits of a hash tell nearly where it stands among the sorted ones; from there it is a few steps.
+    # The first bits of a hash give nearly its place among the sorted ones; from there it is a few steps.
     bits = len(labels).bit_length() + 1
     shift = np.uint64(64 - bits)
     starts = np.searchsorted(hashes, np.arange(1 << bits, dtype=np.uint64) << shift).astype(np.uint32)
@@ -87,7 +87,7 @@ def sorted_labels(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def clean_columns(data: bytes, delimiter: str) -> LabelledColumns | None:
-    """The columns of a text in which every line is three labels, or None: then the rows need a closer look.
+    """The columns of a text in which every line is three labels, or None: then each row must be checked.
 
     ``data`` is UTF-8 with LF line ends and no NUL. Nothing is taken on trust from the parser: there must be as
     many rows as lines, no field may be missing or empty, no label may hold a delimiter, and labels, delimiters
@@ -149,7 +149,7 @@ class PlainTable:
         return str(self.lines[row]).split(self.delimiter)
 
     def raw(self, row: int) -> str:
-        """One row as it stands in the file."""
+        """One row as it is in the file."""
         return str(self.lines[row])
 
     def columns(self, rows: npt.NDArray[np.int64], layout: Layout) -> list[pl.Series]:
@@ -188,7 +188,7 @@ class QuotedTable:
         return self.records[row]
 
     def raw(self, row: int) -> str:
-        """One row as it stands in the file."""
+        """One row as it is in the file."""
         return "\n".join(self.source[self.line_numbers[row] - 1 : self.last_lines[row]])
 
     def columns(self, rows: npt.NDArray[np.int64], layout: Layout) -> list[pl.Series]:

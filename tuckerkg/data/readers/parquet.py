@@ -29,7 +29,7 @@ def is_parquet(shown: str) -> bool:
 
 
 def scan_parquet(content: FileBytes, options: ReadOptions) -> pl.LazyFrame:
-    """The table of a file, of which nothing is read yet; raises InputError where it is no Parquet, or too large."""
+    """The table of a file, of which nothing is read yet; raises InputError where it is not Parquet, or too large."""
     import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
     if not (content.data.startswith(MAGIC) and content.data.endswith(MAGIC)):

@@ -1,7 +1,7 @@
 """RDF files to rows: N-Triples, N-Quads, Turtle, N3 and RDF/XML, plain or gzip, read by pyoxigraph, offline.
 
 An entity's label is its IRI. Blank nodes are numbered in the order in which the file first names them, with the file's
-name in front, since they mean something within their file only. Literals are no entities: they are left out and
+name in front, since they mean something within their file only. Literals are not entities: they are left out and
 counted, or kept as entities if asked for. Either way ``rdfs:label``, or else a literal that some other vocabulary calls
 a name, label or title, is the readable name of its subject.
 """
@@ -43,7 +43,7 @@ class Statements:
     titles: dict[str, str] = field(default_factory=dict)
     literals: int = 0  # left out
     graphs: int = 0  # named graphs, whose names are dropped
-    bad: list[tuple[Problem, str]] = field(default_factory=list)  # with the text as it stood
+    bad: list[tuple[Problem, str]] = field(default_factory=list)  # with the original text
 
 
 def is_rdf(shown: str) -> bool:

@@ -74,7 +74,7 @@ class TripleTable:
 
 @dataclass(frozen=True)
 class Reject:
-    """A row set aside, with its text as it stood."""
+    """A row set aside, with its original text."""
 
     problem: Problem
     raw: str
@@ -283,7 +283,7 @@ def _rows(
 
 @dataclass(frozen=True)
 class _Judge:
-    """Says what is wrong with a row that was found bad."""
+    """Says what is wrong with a bad row."""
 
     table: Table
     text: TextFile

@@ -1,8 +1,8 @@
 """Decoders by name.
 
-``query(heads [B, d], relations [2R, d_r], relation_ids [B]) -> queries [B, d_q]`` and
-``compare(queries [B, d_q], candidates [M, d]) -> scores [B, M]``. A query gets the relation table and ids rather than
-gathered vectors, so that a decoder may do its work once per distinct relation.
+``query(heads [B, d], relations [2R, d_r], relation_ids [B]) -> queries [B, d_q]`` and ``comparison(queries [B, d_q],
+candidates [M, d]) -> scores [B, M]``. A query gets the relation table and ids rather than gathered vectors, so that a
+decoder may do its work once per distinct relation.
 """
 
 from __future__ import annotations
