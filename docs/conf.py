@@ -14,6 +14,7 @@ version = release = tuckerkg.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
+smartquotes = False  # "--plugin" keeps its two hyphens
 html_title = f"tuckerkg {release}"
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
@@ -46,8 +47,7 @@ def api_markdown() -> str:
             thing = getattr(tuckerkg, name)
             kind = "autoclass" if isinstance(thing, type) else "autofunction"
             options = "\n   :members:" if isinstance(thing, type) else ""
-            target = f"{thing.__module__}.{thing.__qualname__}"
-            parts.append(f"### {name}\n\n```{{eval-rst}}\n.. {kind}:: {target}{options}\n```")
+            parts.append(f"### {name}\n\n```{{eval-rst}}\n.. {kind}:: tuckerkg.{name}{options}\n```")
     return "\n\n".join(parts) + "\n"
 
 
