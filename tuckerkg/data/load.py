@@ -69,7 +69,7 @@ def load(
     """
     name = canonical_name(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
-        return _load_path(Path(name_or_path), options, allow_leaks, split, seed)
+        return _load_path(Path(name_or_path), _Reading(options, allow_leaks, split, seed))
     known = KNOWN[name]
     folder = find_folder(known, data)
     if folder is None:
@@ -80,7 +80,7 @@ def load(
         except DownloadError as error:
             raise DownloadError(f"{error}\n{_where_to_put(known, data)}") from error
     # Reading options describe a user's own files; the known ones have a known form.
-    dataset = _read_folder(_Folder(folder), known.name, None, False, None, seed, known.title_ends)
+    dataset = _read_folder(_Folder(folder), known.name, _Reading(None, False, None, seed), known.title_ends)
     _check_counts(known, dataset, folder)
     return dataset
 
@@ -187,17 +187,25 @@ def _check_counts(known: Known, dataset: Dataset, folder: Path) -> None:
         raise InputError(wrong, remedy)
 
 
-def _load_path(
-    path: Path, options: ReadOptions | None, allow_leaks: bool, split: tuple[float, float, float] | None, seed: int
-) -> Dataset:
+@dataclass(frozen=True)
+class _Reading:
+    """What is asked of reading; see ``Dataset.from_files``."""
+
+    options: ReadOptions | None
+    allow_leaks: bool
+    split: tuple[float, float, float] | None
+    seed: int
+
+
+def _load_path(path: Path, reading: _Reading) -> Dataset:
     if path.is_dir():
-        return _read_folder(_Folder(path), path.resolve().name, options, allow_leaks, split, seed)
+        return _read_folder(_Folder(path), path.resolve().name, reading)
     if not path.exists():
         _refuse_missing(path)
     if is_archive(path):
         with _unpacked(path) as folder:
-            return _read_folder(folder, path.name.partition(".")[0], options, allow_leaks, split, seed)
-    return Dataset.from_files(path, options=options, allow_leaks=allow_leaks, split=split, seed=seed)
+            return _read_folder(folder, path.name.partition(".")[0], reading)
+    return Dataset.from_files(path, **vars(reading))
 
 
 def _refuse_missing(path: Path) -> None:
@@ -243,15 +251,7 @@ def _one(folder: _Folder, names: tuple[str, ...]) -> TripleFile | None:
     return folder.file(found[0]) if found else None
 
 
-def _read_folder(
-    folder: _Folder,
-    name: str,
-    options: ReadOptions | None,
-    allow_leaks: bool,
-    split: tuple[float, float, float] | None,
-    seed: int,
-    title_ends: str | None = None,
-) -> Dataset:
+def _read_folder(folder: _Folder, name: str, reading: _Reading, title_ends: str | None = None) -> Dataset:
     train, valid, test = (_one(folder, names) for names in SPLIT_NAMES.values())
     if train is None:
         there = sorted(path.name for path in folder.path.iterdir())[:10]
@@ -261,16 +261,7 @@ def _read_folder(
         )
     entity_titles, relation_titles = (_read_titles(folder, stem, title_ends) for stem in TITLE_NAMES)
     return Dataset.from_files(
-        train,
-        valid,
-        test,
-        name=name,
-        entity_titles=entity_titles,
-        relation_titles=relation_titles,
-        options=options,
-        allow_leaks=allow_leaks,
-        split=split,
-        seed=seed,
+        train, valid, test, name=name, entity_titles=entity_titles, relation_titles=relation_titles, **vars(reading)
     )
 
 
