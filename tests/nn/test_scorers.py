@@ -260,3 +260,15 @@ def test_probabilities_of_another_scorer_are_fitted_for_it_and_not_stored(scorer
     again = Run(RunFolder.open(tmp_path / "run"), scorer=scorer)
     assert torch.allclose(again.calibration.slopes, fitted.slopes)
     assert torch.equal(load(tmp_path / "run").calibration.slopes, plain.calibration.slopes)
+
+
+def test_the_service_answers_with_the_scorer_it_was_given(run, scorer):
+    from tuckerkg.serve.engine import Engine
+    from tuckerkg.serve.schemas import Asked, AskedWhy
+
+    engine = Engine(run)
+    (answers,) = engine.answer([Asked(head="e003", relation="plus2", k=5, typed=False)])
+    assert [int(fact.tail[1:]) for fact in answers] == best_of(scorer, 3, 1, 5)
+    explained = engine.explain(AskedWhy(head="e000", relation="plus1", tail="e001"))
+    assert explained["standing"]["score"] == pytest.approx(row_of(scorer, 0, 0)[1], abs=1e-5)
+    engine.close()
