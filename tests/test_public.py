@@ -74,6 +74,13 @@ def test_a_run_without_a_folder_is_temporary_until_it_is_saved(tmp_path):
     assert tuckerkg.load(tmp_path / "kept").evaluate("test").mrr == expected
 
 
+def test_a_run_without_a_folder_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(tuckerkg.TuckerkgError, match="needs relation_dim"):
+        tuckerkg.train(toy_dataset(), encoder="none", decoder="distmult", overrides={"model.relation_dim": 7})
+    assert not list(tmp_path.iterdir())
+
+
 def test_several_seeds_have_mean_and_deviation(tmp_path):
     runs = tuckerkg.train_seeds(toy_dataset(), seeds=(0, 1), out=tmp_path, encoder="none", **QUIET)
     mrrs = [run.evaluate("test").mrr for run in runs]

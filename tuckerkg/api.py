@@ -71,7 +71,12 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         RunFolder.open(Path(start))  # refused before anything is written
         chosen = chosen.model_copy(update={"start": chosen.start.model_copy(update={"run": str(start)})})
     place = Path(tempfile.mkdtemp(prefix="tuckerkg-")) / "run" if out is None else Path(out)
-    run = resume(prepare(read, chosen, place), callback, data)
+    try:
+        run = resume(prepare(read, chosen, place), callback, data)
+    except BaseException:
+        if out is None:
+            shutil.rmtree(place.parent, ignore_errors=True)
+        raise
     if out is None:
         weakref.finalize(run, shutil.rmtree, place.parent, ignore_errors=True)
     return run

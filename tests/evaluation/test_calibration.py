@@ -6,7 +6,7 @@ import pytest
 import torch
 from graphs import toy_dataset
 
-from tuckerkg.evaluation.calibration import Asked, Best, Calibration, best_candidates, fit_logistic
+from tuckerkg.evaluation.calibration import Best, Calibration, QuestionTotals, best_candidates, fit_logistic
 
 
 def made_up(slopes, shifts, counts, per_answer=0.0, seed=0):
@@ -19,7 +19,7 @@ def made_up(slopes, shifts, counts, per_answer=0.0, seed=0):
     level = torch.tensor(shifts)[relation_ids] + per_answer * torch.log1p(known)
     truth = torch.sigmoid(torch.tensor(slopes)[relation_ids, None] * shares + level[:, None])
     is_true = torch.rand(truth.shape, generator=generator, dtype=torch.double) < truth
-    return Best(Asked(relation_ids, totals, known), shares + totals[:, None], is_true), truth
+    return Best(QuestionTotals(relation_ids, totals, known), shares + totals[:, None], is_true), truth
 
 
 def test_slopes_and_shifts_of_every_relation_are_found():
@@ -42,7 +42,7 @@ def test_a_relation_without_questions_is_as_the_whole_and_one_with_few_is_near_i
 
 def test_a_higher_score_is_never_less_likely():
     shares = torch.linspace(-3, 0, 100, dtype=torch.double)[None]
-    best = Best(Asked(torch.tensor([0]), torch.zeros(1), torch.zeros(1)), shares, shares < -2)
+    best = Best(QuestionTotals(torch.tensor([0]), torch.zeros(1), torch.zeros(1)), shares, shares < -2)
     assert (fit_logistic(best, 1).slopes > 0).all()
 
 

@@ -13,13 +13,15 @@ from typer.testing import CliRunner
 
 from tuckerkg.cli.app import app
 from tuckerkg.errors import TuckerkgError, UnknownNameError
-from tuckerkg.evaluation.calibration import Asked, Best, Calibration, reliability
+from tuckerkg.evaluation.calibration import Best, Calibration, QuestionTotals, reliability
 from tuckerkg.evaluation.conformal import Conformal, _quantile, answer_shares
 
 
 def plain(scores, is_true):
     count = len(scores)
-    return Best(Asked(torch.zeros(count, dtype=torch.long), torch.zeros(count), torch.zeros(count)), scores, is_true)
+    return Best(
+        QuestionTotals(torch.zeros(count, dtype=torch.long), torch.zeros(count), torch.zeros(count)), scores, is_true
+    )
 
 
 def test_the_error_is_the_mean_gap_of_bins_of_equal_mass():

@@ -14,8 +14,8 @@ from services import HOSTILE, POSTED, running
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.serve.app import Service
 from tuckerkg.serve.client import Client, ServiceError
-from tuckerkg.serve.middleware import Guard, Limits, Refused
-from tuckerkg.serve.prometheus import Metrics
+from tuckerkg.serve.middleware import Guard, Refused, RequestLimits
+from tuckerkg.serve.prometheus import ServiceMetrics
 from tuckerkg.serve.schemas import Answers, AnswersOfBatch
 from tuckerkg.serve.server import check_address
 
@@ -297,7 +297,7 @@ def test_s7_further_hosts_are_served_in_any_case_and_one_at_a_time():
     assert status_of(guard, (b"host", b"graph.example.org"), (b"host", b"evil.example")) == 403
 
 
-def asked_at_once(limits: Limits, requests: int) -> list[int]:
+def asked_at_once(limits: RequestLimits, requests: int) -> list[int]:
     """The statuses of requests to a route that takes a tenth of a second, all sent at the same time."""
 
     async def slow(scope, receive, send):
@@ -322,12 +322,12 @@ def asked_at_once(limits: Limits, requests: int) -> list[int]:
 
 
 def test_s12_more_requests_at_once_than_allowed_are_turned_away():
-    assert sorted(asked_at_once(Limits(in_flight=3), 5)) == [200, 200, 200, 503, 503]
-    assert set(asked_at_once(Limits(in_flight=5), 5)) == {200}
+    assert sorted(asked_at_once(RequestLimits(in_flight=3), 5)) == [200, 200, 200, 503, 503]
+    assert set(asked_at_once(RequestLimits(in_flight=5), 5)) == {200}
 
 
 def test_s12_an_answer_that_takes_too_long_is_given_up():
-    service = Service(lambda: None, Metrics(), Limits(compute_seconds=0.05))
+    service = Service(lambda: None, ServiceMetrics(), RequestLimits(compute_seconds=0.05))
     with pytest.raises(Refused, match=r"no answer within 0\.05 seconds") as refused:
         asyncio.run(service.within_time(asyncio.sleep(30)))
     assert refused.value.status == 503

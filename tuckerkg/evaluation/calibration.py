@@ -33,7 +33,7 @@ STEEPEST = 1e-6  # least slope: a higher score is never less likely
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionTotals:
     """What a probability needs to know of Q questions."""
 
     relation_ids: Tensor  # [Q] below 2R
@@ -41,7 +41,7 @@ class Asked:
     known: Tensor  # [Q] number of known answers
 
     @classmethod
-    def of(cls, chunk: ScoredChunk) -> Asked:
+    def of(cls, chunk: ScoredChunk) -> QuestionTotals:
         """Of a chunk whose scores are all there, those of known answers too."""
         offsets = chunk.known[0]
         totals = torch.logsumexp(chunk.scores, 1).double()
@@ -74,7 +74,7 @@ class Calibration:
             return cls()
         return cls(tensors["slopes"], tensors["shifts"], float(tensors["per_answer"]))
 
-    def logits(self, scores: Tensor, asked: Asked) -> Tensor:
+    def logits(self, scores: Tensor, asked: QuestionTotals) -> Tensor:
         """``scores [Q, M]`` of some candidates of Q questions -> logits ``[Q, M]``."""
         if self.slopes is None or self.shifts is None:
             return scores
@@ -87,7 +87,7 @@ class Calibration:
 class Best:
     """The best candidates of questions about held-out facts: their scores, and which of them are held out."""
 
-    asked: Asked
+    asked: QuestionTotals
     scores: Tensor  # [Q, k]
     is_true: Tensor  # [Q, k]
 
@@ -103,7 +103,7 @@ def best_candidates(scorer: Scorer, known: list[np.ndarray], held_out: np.ndarra
     k = min(CANDIDATES, num_entities)
     found = []
     for chunk in score_chunks(scorer, questions[:, 0], questions[:, 1], left_out):
-        asked_here = Asked.of(chunk)
+        asked_here = QuestionTotals.of(chunk)
         values, places = chunk.hide_known().topk(k, 1)
         is_true = torch.zeros(chunk.scores.shape, dtype=torch.bool)
         offsets, tails = wanted.find(chunk.heads, chunk.relation_ids)
@@ -111,9 +111,9 @@ def best_candidates(scorer: Scorer, known: list[np.ndarray], held_out: np.ndarra
         found.append((chunk.relation_ids, asked_here.totals, asked_here.known, values, is_true.gather(1, places)))
     if not found:
         none = torch.empty(0, dtype=torch.double)
-        return Best(Asked(none.long(), none, none), torch.empty(0, k), torch.empty(0, k) > 0)
+        return Best(QuestionTotals(none.long(), none, none), torch.empty(0, k), torch.empty(0, k) > 0)
     relation_ids, totals, counts, values, is_true = (torch.cat(part) for part in zip(*found, strict=True))
-    return Best(Asked(relation_ids, totals, counts), values, is_true)
+    return Best(QuestionTotals(relation_ids, totals, counts), values, is_true)
 
 
 def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray) -> Calibration:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tuckerkg.data.labels import Labels
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.evaluation.calibration import Asked, Calibration
+from tuckerkg.evaluation.calibration import Calibration, QuestionTotals
 from tuckerkg.evaluation.ranking import ScoredChunk, questions_at_once, score_chunks
 from tuckerkg.graph.known_tails import KnownTails, rows_of
 from tuckerkg.inference.predictions import Prediction, Predictions
@@ -169,7 +169,9 @@ class Predictor:
         for chunk in score_chunks(self.scorer, facts[:, 0], facts[:, 1], self.known):
             part = facts[chunk.first : chunk.first + len(chunk.heads)]
             scores = chunk.scores.gather(1, part[:, 2:])
-            found += self._predictions(part, scores[:, 0], self.calibration.logits(scores, Asked.of(chunk))[:, 0])
+            found += self._predictions(
+                part, scores[:, 0], self.calibration.logits(scores, QuestionTotals.of(chunk))[:, 0]
+            )
         return found
 
     def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
@@ -211,13 +213,13 @@ class Predictor:
 
     def _chunks(
         self, queries: Tensor, known: Tensor, typed: Tensor, progress: ProgressFunction | None = None
-    ) -> Iterator[tuple[ScoredChunk, Asked]]:
+    ) -> Iterator[tuple[ScoredChunk, QuestionTotals]]:
         """Chunks of ``queries [Q, 2]`` without the answers that are not wanted, and what their probabilities need.
 
         ``known [Q]`` says whose known facts are wanted, ``typed [Q]`` who takes only entities seen in that place.
         """
         for chunk in score_chunks(self.scorer, queries[:, 0], queries[:, 1], self.known, progress=progress):
-            asked = Asked.of(chunk)  # over all candidates, before any is left out
+            asked = QuestionTotals.of(chunk)  # over all candidates, before any is left out
             span = slice(chunk.first, chunk.first + len(chunk.heads))
             offsets, tails = chunk.known
             rows = rows_of(offsets)

@@ -67,7 +67,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Groups of runs in the order they were named; the first is the baseline."""
 
     groups: tuple[Group, ...]
@@ -160,7 +160,7 @@ def shown(group: Group, metric: str) -> str:
     return format(group.mean(metric), form) + ("" if deviation is None else f" ± {format(deviation, form)}")
 
 
-def compare(runs: Sequence[Run | str | Path], split: str = "test", log: LogFunction = ignore) -> Comparison:
+def compare(runs: Sequence[Run | str | Path], split: str = "test", log: LogFunction = ignore) -> RunComparison:
     """Evaluate ``runs``, or run folders, on ``split`` and compare them; runs that differ by seed alone are grouped.
 
     Raises:
@@ -179,7 +179,7 @@ def compare(runs: Sequence[Run | str | Path], split: str = "test", log: LogFunct
     triples = triples[_order(triples)]
     members = _by_seed(opened)
     grouped = np.stack([reciprocal[places].mean(0) for places in members])  # [groups, 2n]
-    return Comparison(
+    return RunComparison(
         groups=tuple(_groups(opened, evaluations, members)),
         differences=tuple(difference(grouped[0], other) for other in grouped[1:]),
         relations=_by_relation(opened[0], triples, grouped),

@@ -7,7 +7,7 @@ from typing import Any
 
 from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.explain.explainer import Explanation
-from tuckerkg.reports.comparison import Comparison
+from tuckerkg.reports.comparison import RunComparison
 
 
 def pyplot() -> Any:
@@ -40,7 +40,7 @@ def plain(text: str, width: int) -> str:
 RELATIONS = 15  # shown at most
 
 
-def draw_comparison(found: Comparison, path: Path) -> None:
+def draw_comparison(found: RunComparison, path: Path) -> None:
     """Left: MRR by the answer's number of training facts. Right: the relations with most questions."""
     plots = pyplot()
     figure, (left, right) = plots.subplots(1, 2, figsize=(11, 4.6))
@@ -58,7 +58,7 @@ def draw_comparison(found: Comparison, path: Path) -> None:
     plots.close(figure)
 
 
-def _relations(axes: Any, found: Comparison) -> None:
+def _relations(axes: Any, found: RunComparison) -> None:
     parts = found.relations[:RELATIONS][::-1]
     height = 0.8 / len(found.names)
     for place in range(len(found.names)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tuckerkg.explain.explainer import Explanation, Standing
     from tuckerkg.inference.predictions import Prediction
     from tuckerkg.paper.reproduce import Outcome
-    from tuckerkg.reports.comparison import Comparison, Part
+    from tuckerkg.reports.comparison import Part, RunComparison
     from tuckerkg.reports.inspection import Inspection
     from tuckerkg.tuning import Trial
 
@@ -238,7 +238,7 @@ def show_outcomes(outcomes: Sequence[Outcome]) -> None:
     _console().print(table)
 
 
-def show_comparison(found: Comparison, relations: int) -> None:
+def show_comparison(found: RunComparison, relations: int) -> None:
     """Runs side by side; ``relations`` is how many relations to show."""
     table = Table(title=f"{found.evaluations[0].split} split, filtered, random ties", title_justify="left")
     hits = [f"Hits@{k}" for k in found.evaluations[0].hits]

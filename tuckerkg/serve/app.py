@@ -19,8 +19,8 @@ from tuckerkg.errors import TuckerkgError, UnknownNameError, printable
 from tuckerkg.serve import schemas
 from tuckerkg.serve.batcher import Batcher
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.middleware import LOOPBACK, UNEXPECTED, Guard, Limits, Refused, logged, problem
-from tuckerkg.serve.prometheus import Metrics
+from tuckerkg.serve.middleware import LOOPBACK, UNEXPECTED, Guard, Refused, RequestLimits, logged, problem
+from tuckerkg.serve.prometheus import ServiceMetrics
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 500, 503)
@@ -34,7 +34,7 @@ Hops = Annotated[int, Query(ge=1, le=3)]
 class Service:
     """An engine that is loaded beside the running server, and what answers from it."""
 
-    def __init__(self, load: Callable[[], Engine], metrics: Metrics, limits: Limits) -> None:
+    def __init__(self, load: Callable[[], Engine], metrics: ServiceMetrics, limits: RequestLimits) -> None:
         self.load, self.metrics, self.limits = load, metrics, limits
         self.engine: Engine | None = None
         self.batcher: Batcher | None = None
@@ -83,10 +83,10 @@ def make_app(
     *,
     hosts: Iterable[str] = LOOPBACK,
     token: str | None = None,
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
 ) -> Guard:
     """Build the application around the engine that ``load`` opens, behind its guard."""
-    metrics = Metrics()
+    metrics = ServiceMetrics()
     service = Service(load, metrics, limits)
 
     @asynccontextmanager

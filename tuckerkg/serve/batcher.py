@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tuckerkg.inference.predictions import Prediction
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.prometheus import Metrics
+from tuckerkg.serve.prometheus import ServiceMetrics
 from tuckerkg.serve.schemas import Asked
 
 MOST = 256  # questions of one product
@@ -17,7 +17,7 @@ MOST = 256  # questions of one product
 class Batcher:
     """Hands questions to the engine, in one thread; nobody waits for a batch to fill up."""
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, metrics: ServiceMetrics) -> None:
         self.engine, self.metrics = engine, metrics
         self._waiting: asyncio.Queue[tuple[Asked, asyncio.Future[list[Prediction]]]] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")

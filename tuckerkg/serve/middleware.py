@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuckerkg.errors import printable
-from tuckerkg.serve.prometheus import Metrics
+from tuckerkg.serve.prometheus import ServiceMetrics
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN_PATHS = ("/health", "/ready")  # without a token, for whoever watches the service
@@ -50,7 +50,7 @@ _log = logging.getLogger("tuckerkg.serve")
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """How much one client may ask of the service."""
 
     head_bytes: int = 16_384
@@ -108,13 +108,13 @@ class Guard:
         bodies: Iterable[str],
         hosts: Iterable[str] = LOOPBACK,
         token: str | None = None,
-        limits: Limits = Limits(),  # noqa: B008  (frozen)
-        metrics: Metrics | None = None,
+        limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
+        metrics: ServiceMetrics | None = None,
     ) -> None:
         self.app, self.bodies = app, frozenset(bodies)
         self.hosts = frozenset(host.lower() for host in hosts)
         self.token, self.limits = token, limits
-        self.metrics = metrics or Metrics()
+        self.metrics = metrics or ServiceMetrics()
         self.bearer = HTTPBearer(auto_error=False)
         self.in_flight = 0
         self.draining = False  # the service ends: whoever is answered now is asked to close the connection

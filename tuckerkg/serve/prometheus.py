@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 TIMES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class Metrics:
+class ServiceMetrics:
     """What ``/metrics`` shows. Paths are those of routes, so that no label of the graph becomes a series."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.inference.run import Run
 from tuckerkg.serve.app import make_app
 from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.middleware import LOOPBACK, Guard, Limits
+from tuckerkg.serve.middleware import LOOPBACK, Guard, RequestLimits
 from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
@@ -118,7 +118,7 @@ def serve(
     port: int = 8000,
     token: str | None = None,
     names: Iterable[str] = (),
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
 ) -> int:
     """Serve a run until a signal ends it.
