@@ -74,7 +74,7 @@ class RunReport:
 
 
 def report_of(run: Run, log: LogFunction = ignore) -> RunReport:
-    """Ranks the test split and gathers the rest; ``told`` hears what is at work."""
+    """Rank the test split and gather the rest; ``log`` is called with what is being done."""
     log("ranking the test split")
     test = run.evaluate("test")
     relations, degrees = parts_of(run, test)

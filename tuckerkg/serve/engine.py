@@ -217,7 +217,7 @@ class Engine:
             return self.run.explain(asked.head, asked.relation, asked.tail, asked.k).as_dict()
 
     def missing(self, limit: int) -> schemas.Missing:
-        """The most believed missing facts; the first to ask starts the search, which goes on beside the service."""
+        """The most probable missing facts; the first request starts the search, which runs in the background."""
         with self._starting:
             if self._search is None:
                 self._search = threading.Thread(target=self._search_missing, daemon=True)
@@ -238,7 +238,7 @@ class Engine:
             self._missing = self.run.top_missing(MISSING, progress=progress)
 
     def close(self) -> None:
-        """Ends what goes on beside the service."""
+        """End what runs in the background."""
         self._closing.set()
         if self._search is not None:
             self._search.join()

@@ -49,7 +49,7 @@ def read_columns(
 ) -> tuple[list[pl.Series], npt.NDArray[np.int64], list[Any]]:
     """Heads, relations and tails of the good rows, each row's number from 1, and the bad rows with their problem.
 
-    Raises InputError where the columns cannot be told or do not hold strings; and, unless bad rows are skipped, for a
+    Raises InputError where the columns cannot be told apart or hold no strings; and, unless bad rows are skipped, for a
     row with nothing in one of the three.
     """
     import polars as pl  # noqa: PLC0415
