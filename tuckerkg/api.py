@@ -171,7 +171,8 @@ def train_experiment(
     """
     if out.exists():
         folder = RunFolder.open(out)
-        if folder.settings != settings.as_dict():
+        # As settings: what did not exist when the run was begun has its default.
+        if parse_settings(folder.settings, str(out)) != settings:
             raise TuckerkgError(f"{out}: was begun with other settings than {settings.experiment} has now; remove it")
     else:
         folder = prepare(load_dataset(settings.dataset, data=data), settings, out)

@@ -179,3 +179,11 @@ def test_a_start_and_the_regularizers_are_filled_in():
 def test_phases_that_cannot_be_are_refused(phases, said):
     with pytest.raises(SettingsError, match=said):
         load_settings(None, {"phase": phases})
+
+
+def test_a_blend_has_no_model_to_build():
+    settings = load_settings(None, {"kind": "blend"})
+    with pytest.raises(SettingsError, match="nothing to train itself; train its members, then blend them again"):
+        build_model(settings, 3, 1)
+    with pytest.raises(SettingsError, match="kind = 'blent'"):
+        load_settings(None, {"kind": "blent"})

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tuckerkg import api
 from tuckerkg.cli.app import app
-from tuckerkg.errors import RunFolderError
+from tuckerkg.errors import RunFolderError, TuckerkgError
 from tuckerkg.inference import run as inference
 from tuckerkg.inference.add_facts import add_facts
 from tuckerkg.inference.run import load
@@ -209,3 +209,19 @@ def test_evaluating_in_python_writes_nothing_and_the_verb_writes_a_file(path):
     stored = json.loads((path / "evaluation-valid.json").read_text(encoding="utf-8"))
     assert stored["mrr"] == json.loads(shown.stdout)["mrr"]
     assert stored["step"] == best_step(path)
+
+
+def test_a_run_from_before_there_were_kinds_opens_with_the_same_scores(path):
+    questions = torch.arange(4), torch.tensor([0, 1, 2, 3])
+    before = load(path).scorer.scores(*questions)
+    stored = json.loads((path / "settings.json").read_bytes())
+    assert stored.pop("kind") == "embedding"
+    (path / "settings.json").write_text(json.dumps(stored))
+    opened = load(path)
+    assert opened.settings.kind == "embedding"
+    assert torch.equal(opened.scorer.scores(*questions), before)
+    resumed = api.train_experiment(opened.settings, path, callback=NullCallback())  # the same settings, one unsaid
+    assert torch.equal(resumed.scorer.scores(*questions), before)
+    other = opened.settings.model_copy(update={"experiment": "another"})
+    with pytest.raises(TuckerkgError, match="other settings than another has now"):
+        api.train_experiment(other, path, callback=NullCallback())

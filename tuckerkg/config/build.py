@@ -1,4 +1,4 @@
-"""Model, objective and batches from settings."""
+"""Model, scorer, objective and batches from settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from tuckerkg.batches.batch import Batches, TrainingGraph
 from tuckerkg.config.registry import find_component
 from tuckerkg.config.settings import Component, Settings
 from tuckerkg.errors import SettingsError
+from tuckerkg.graph.message_graph import MessageGraph
 from tuckerkg.losses.objective import Objective
 from tuckerkg.losses.regularizers import REGULARIZERS, Regularizer
-from tuckerkg.nn.contracts import Decoder, Encoder, Loss
+from tuckerkg.nn.contracts import Decoder, Encoder, Loss, Scorer
+from tuckerkg.nn.embedding_scorer import EmbeddingScorer
 from tuckerkg.nn.model import Model
 
 
@@ -21,8 +23,14 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
     """Build the model that ``settings`` describe, initialized from torch's current random state.
 
     Raises:
-        SettingsError: the widths do not fit the components, or one of these lacks a part of its contract.
+        SettingsError: the widths do not fit the components, or one of these lacks a part of its contract; or they
+            describe a blend, which has no model of its own.
     """
+    if settings.kind == "blend":
+        raise SettingsError(
+            "kind: a blend is made of trained runs and has nothing to train itself; "
+            "train its members, then blend them again: tuckerkg blend RUN RUN --out NEW"
+        )
     dim, relation_dim = settings.model.dim, settings.model.relation_dim
     try:
         encoder: Encoder = _make("encoder", settings.encoder, dim, relation_dim, 2 * num_relations)
@@ -42,6 +50,16 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
         init_std=settings.model.init_std,
         bias=settings.model.bias,
     )
+
+
+def build_scorer(settings: Settings, model: Model, train: np.ndarray, graph: MessageGraph | None = None) -> Scorer:
+    """Build what scores every entity with ``model``.
+
+    Args:
+        train: training triples ``[n, 3]``, the graph that is scored over.
+        graph: the messages of ``train``, where they are at hand.
+    """
+    return EmbeddingScorer(model, train, graph)
 
 
 def build_loss(settings: Settings) -> Loss:

@@ -33,6 +33,7 @@ from tuckerkg.types import JsonObject, Precision
 
 OptimizerName = Literal["adam", "adagrad", "lazy-adam", "rowwise-adagrad"]
 LAZY: tuple[OptimizerName, ...] = ("lazy-adam", "rowwise-adagrad")
+Kind = Literal["embedding", "blend"]
 DEFAULTS = {"encoder": "tgcn", "decoder": "tucker", "loss": "softmax", "batch": "whole"}
 
 
@@ -136,6 +137,9 @@ class Settings(Section):
 
     experiment: str = ""
     """Name of the experiment; a shipped file's is its path."""
+    kind: Kind = "embedding"
+    """"embedding" is a model with a vector per entity; "blend" a weighted sum of trained runs, which `tuckerkg blend`
+    makes."""
     dataset: str = "countries"
     """A dataset's name, a folder with train/valid/test files, or one file to be split."""
     plugins: tuple[str, ...] = Field(default=(), strict=False)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.config.build import build_model
+from tuckerkg.config.build import build_model, build_scorer
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.data.from_memory import table_of
 from tuckerkg.data.labels import Labels
@@ -35,7 +35,6 @@ from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.embedding_scorer import EmbeddingScorer
 from tuckerkg.nn.model import Model, choose_device
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.run_folder import RunFolder, check_place
@@ -74,14 +73,17 @@ class Run:
         saved = folder.checkpoints.weights(checkpoint)
         self.step, self.state, self._weights = saved.step, saved.state, saved.weights
         labels, titles = folder.entities(), folder.entity_titles()
-        check_entity_rows(self._weights, "entities", len(labels))
+        has_table = self.settings.kind == "embedding"  # a row per entity
+        if has_table:
+            check_entity_rows(self._weights, "entities", len(labels))
         self.num_trained = len(labels)
         self.version = version_numbers(folder.path)[-1] if version is None else version
         self.added: Version | None = None
         if self.version != 1:
             self.added = read_version(folder.path, self.version)
             labels, titles = [*labels, *self.added.labels], {**titles, **self.added.titles}
-            self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
+            if has_table:
+                self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
         self.entities = Labels("entity", labels, titles)
         self.relations = Labels("relation", folder.relations(), folder.relation_titles())
         self.model: Model = build_model(self.settings, len(self.entities), len(self.relations))
@@ -109,7 +111,9 @@ class Run:
     @cached_property
     def scorer(self) -> Scorer:
         """Scores every entity as the answer to a question; entities are encoded once over the training graph."""
-        return EmbeddingScorer(self.model, self.split("train")) if self._scorer is None else self._scorer
+        if self._scorer is not None:
+            return self._scorer
+        return build_scorer(self.settings, self.model, self.split("train"))
 
     @property
     def uses_messages(self) -> bool:

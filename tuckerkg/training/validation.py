@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tuckerkg.config.build import build_scorer
 from tuckerkg.config.settings import Settings
 from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
 from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
 from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
-from tuckerkg.nn.embedding_scorer import EmbeddingScorer
 from tuckerkg.nn.model import Model
 from tuckerkg.types import ProgressFunction
 
@@ -37,7 +37,7 @@ class Validation:
 
     def __call__(self, progress: ProgressFunction | None = None) -> Evaluation:
         """Encode once and rank."""
-        scorer = EmbeddingScorer(self.model, self.splits["train"], self.graph)
+        scorer = build_scorer(self.settings, self.model, self.splits["train"], self.graph)
         ranks = rank(scorer, self.splits["valid"], self.known, progress=progress)
         return evaluation_of(
             ranks,
