@@ -22,6 +22,7 @@ from tuckerkg.data.load import load as load_dataset
 from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.inference.run import Run
 from tuckerkg.inference.runs import Runs
+from tuckerkg.nn.model import Model
 from tuckerkg.storage.run_folder import RunFolder, is_run
 from tuckerkg.training.callbacks import Callback
 from tuckerkg.training.loop import fit
@@ -110,7 +111,9 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
             "give a valid file, or one file to be split"
         )
     with torch.device("meta"):  # refuses what does not fit together before anything is written
-        build_objective(settings, build_model(settings, 1, 1))
+        model = build_model(settings, 1, 1)
+        if isinstance(model, Model):
+            build_objective(settings, model)
     return RunFolder.create(
         Path(out),
         settings.as_dict(),

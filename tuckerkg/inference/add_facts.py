@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from tuckerkg.config.build import build_loss, build_model
+from tuckerkg.config.build import build_embedding_model, build_loss
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.read import Rows, TripleTable, read_rows, write_rejects
 from tuckerkg.data.triple_sets import rows_among
@@ -100,15 +101,17 @@ def _version(
     steps: int,
     progress: ProgressFunction | None,
 ) -> Version:
-    """Give the new entities rows in the tables; those that were added before keep theirs."""
+    """Give new entities rows in the tables, where the model has any; those that were added before keep theirs."""
     before = run.added
     everything = np.concatenate([run.split("train"), fresh])
-    model = with_new_entities(run, everything, len(labels))
-    if labels and steps:
-        fold_in(model, build_loss(run.settings), everything, len(run.entities), steps=steps, progress=progress)
-    rows = {"entities": model.entities.detach()[run.num_trained :]}
-    if model.bias is not None:
-        rows["bias"] = model.bias.detach()[run.num_trained :]
+    rows: dict[str, Tensor] = {}
+    if isinstance(run.model, Model):
+        model = with_new_entities(run, run.model, everything, len(labels))
+        if labels and steps:
+            fold_in(model, build_loss(run.settings), everything, len(run.entities), steps=steps, progress=progress)
+        rows = {"entities": model.entities.detach()[run.num_trained :]}
+        if model.bias is not None:
+            rows["bias"] = model.bias.detach()[run.num_trained :]
     return Version(
         number=counts.version,
         step=run.step,
@@ -120,11 +123,11 @@ def _version(
     )
 
 
-def with_new_entities(run: Run, triples: np.ndarray, count: int) -> Model:
-    """The run's model with ``count`` more entities, at the mean of entities with the same relations."""
+def with_new_entities(run: Run, trained: Model, triples: np.ndarray, count: int) -> Model:
+    """The run's ``trained`` model with ``count`` more entities, at the mean of entities with the same relations."""
     now = len(run.entities)
-    model = build_model(run.settings, now + count, len(run.relations)).to(run.model.entities.device)
-    state: JsonObject = dict(run.model.state_dict())
+    model = build_embedding_model(run.settings, now + count, len(run.relations)).to(trained.entities.device)
+    state: JsonObject = dict(trained.state_dict())
     if count:
         rows = start_rows(state["entities"].cpu(), triples, now, len(run.relations)).to(state["entities"])
         state["entities"] = torch.cat([state["entities"], rows])

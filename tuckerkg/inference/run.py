@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.config.build import build_model, build_scorer
+from tuckerkg.config.build import AnyModel, build_model, build_scorer
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.data.from_memory import table_of
 from tuckerkg.data.labels import Labels
@@ -35,7 +35,7 @@ from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.model import Model, choose_device
+from tuckerkg.nn.model import choose_device
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.storage.versions import Version, read_version, version_numbers
@@ -86,7 +86,7 @@ class Run:
                 self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
         self.entities = Labels("entity", labels, titles)
         self.relations = Labels("relation", folder.relations(), folder.relation_titles())
-        self.model: Model = build_model(self.settings, len(self.entities), len(self.relations))
+        self.model: AnyModel = build_model(self.settings, len(self.entities), len(self.relations))
         restore_weights(self.model, self._weights)
         self.model.to(choose_device(self.settings.train.device)).eval()
         self._scorer = scorer
@@ -113,7 +113,7 @@ class Run:
         """Scores every entity as the answer to a question; entities are encoded once over the training graph."""
         if self._scorer is not None:
             return self._scorer
-        return build_scorer(self.settings, self.model, self.split("train"))
+        return build_scorer(self.model, self.split("train"))
 
     @property
     def uses_messages(self) -> bool:
