@@ -63,9 +63,9 @@ def load(
 
     A bare name means the known dataset even where a folder of that name exists: write ``./umls`` for the folder,
     or pass a Path, which is never taken for a name.
-    A named dataset is looked for in ``data``, in the folder that TUCKERKG_DATA names, in the user's cache, and
-    then fetched if ``download``; its counts must be the published ones. A single file, or a folder with only a
-    train file, is split by ``split`` and ``seed``.
+    A named dataset is looked for in ``data``, in the folder that TUCKERKG_DATA names, in the user's cache (one of a
+    collection in the folder of that name there, too), and then fetched if ``download``; its counts must be the
+    published ones. A single file, or a folder with only a train file, is split by ``split`` and ``seed``.
     """
     name = canonical_name(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
@@ -118,7 +118,8 @@ def cache_folder() -> Path:
 def _folder_under(root: Path, known: Known) -> Path | None:
     if not root.is_dir():
         return None
-    for folder in [root / known.name, *sorted(root.iterdir()), root]:
+    inner = sorted(root.glob(f"{known.collection}/*")) if known.collection else []
+    for folder in [root / known.name, *sorted(root.iterdir()), *inner, root]:
         named = folder is root or canonical_name(folder.name) == known.name
         if named and folder.is_dir() and _candidates(folder, SPLIT_NAMES["train"]):
             return folder
