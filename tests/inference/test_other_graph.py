@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from graphs import brute_force_ranks, toy_dataset
+from graphs import brute_force_ranks, data_folder, toy_dataset
 from path_counts import PathCounts
 from typer.testing import CliRunner
 
@@ -20,8 +20,11 @@ from tuckerkg.cli.app import app
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.labels import Vocabulary
 from tuckerkg.errors import InputError, RunFolderError, TuckerkgError, UnknownNameError
+from tuckerkg.evaluation.metrics import sampled_hits
+from tuckerkg.evaluation.ranking import rank
+from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.run import Run
-from tuckerkg.nn.contracts import AnswersOtherGraphs
+from tuckerkg.nn.contracts import AnswersOtherGraphs, Scorer
 from tuckerkg.training.callbacks import NullCallback
 
 DATA = toy_dataset()
@@ -317,6 +320,39 @@ def test_a_temporary_run_folder_lives_as_long_as_what_answers_from_it():
     others.clear()
     gc.collect()
     assert not path.exists()
+
+
+class Distances(Scorer):
+    """Near entities first, whatever the relation."""
+
+    def __init__(self, train: np.ndarray, num_entities: int, num_relations: int) -> None:
+        self.num_entities, self.num_relations = num_entities, num_relations
+        joined = torch.zeros(num_entities, num_entities)
+        joined[train[:, 0], train[:, 2]] = joined[train[:, 2], train[:, 0]] = 1.0
+        self.near = joined + joined @ joined
+
+    def scores(self, heads: torch.Tensor, relation_ids: torch.Tensor) -> torch.Tensor:
+        return self.near[heads]
+
+    def on(self, train: np.ndarray, num_entities: int) -> Distances:
+        return Distances(train, num_entities, self.num_relations)
+
+
+def test_an_inductive_benchmark_is_evaluated_by_name():
+    data_folder()
+    overrides = {"model.dim": 4, "model.relation_dim": 4, "train.threads": 1, "encoder": "none"}
+    trained = api.train("WN18RR_v1", epochs=0.05, overrides=overrides, callback=NullCallback())
+    trained.scorer = Distances(trained.split("train"), len(trained.entities), len(trained.relations))
+    other = trained.on("WN18RR_v1_ind")
+    assert other.graph_name == "wn18rr_v1_ind"
+    assert (len(trained.relations), len(other.relations)) == (9, 9)  # the graph itself has 8
+    test, both = other.evaluate("test"), other.evaluate("valid+test")
+    assert (test.overall.queries, both.overall.queries) == (2 * 188, 2 * (185 + 188))
+    assert test.protocol["candidates"] == 922
+    assert test.overall.hits[10] < test.hits_10_of_50 < 1.0
+    by_facts = rank(other.scorer, other.split("test"), KnownTails.from_splits([other.split("train")], 9))
+    earlier = sampled_hits(by_facts.worst, by_facts.candidates)  # with the filter of earlier tables
+    assert earlier < test.hits_10_of_50 < earlier + 0.001
 
 
 # ---------------------------------------------------------------------------------------------------- how it is reached
