@@ -289,6 +289,8 @@ def test_a_second_graph_follows_the_first(run):
     assert again.graph_name == "ring"
     assert np.array_equal(again.evaluate("test").ranks.best, run.evaluate("test").ranks.best)
     assert again.calibration is run.calibration
+    assert not run.on(OTHER).uncalibrated().on(DATA).calibrated
+    assert not run.uncalibrated().on(OTHER).calibrated
 
 
 def test_what_makes_no_sense_there_is_refused_in_words(run, tmp_path):

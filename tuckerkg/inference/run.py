@@ -312,7 +312,8 @@ class Run:
             TuckerkgError: this run's model has a vector for each entity of its own graph, and none for others.
         """
         if self._trained is not None:
-            return self._trained.on(graph)
+            second = self._trained.on(graph)
+            return second if self.calibrated else second.uncalibrated()
         scorer = self.scorer
         if not isinstance(scorer, AnswersOtherGraphs):
             raise TuckerkgError(
