@@ -34,12 +34,14 @@ from tuckerkg.inference.add_facts import add_facts
 from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
+from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.model import Model, choose_device
+from tuckerkg.nn.model import Model, ParameterCounts, choose_device
 from tuckerkg.storage.checkpoints import Which
+from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.storage.versions import Version, read_version, version_numbers
-from tuckerkg.storage.weights import check_entity_rows, restore_weights
+from tuckerkg.storage.weights import check_entity_rows, check_weights, restore_weights
 from tuckerkg.types import JsonObject, ProgressFunction
 
 if TYPE_CHECKING:
@@ -86,10 +88,35 @@ class Run:
                 self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
         self.entities = Labels("entity", labels, titles)
         self.relations = Labels("relation", folder.relations(), folder.relation_titles())
-        self.model: Model = build_model(self.settings, len(self.entities), len(self.relations))
-        restore_weights(self.model, self._weights)
-        self.model.to(choose_device(self.settings.train.device)).eval()
+        self.members: tuple[Run, ...] = ()  # of a blend
+        self._model: Model | None = None
+        if self.settings.kind == "blend":
+            self.members = self._opened_members()
+        else:
+            self._model = build_model(self.settings, len(self.entities), len(self.relations))
+            restore_weights(self._model, self._weights)
+            self._model.to(choose_device(self.settings.train.device)).eval()
         self._scorer = scorer
+
+    def _opened_members(self) -> tuple[Run, ...]:
+        """The runs that a blend is made of, at the version that it is opened at."""
+        count = self._weights["weights"].shape[-1] if "weights" in self._weights else 0
+        check_weights(self._weights, {"weights": ((2 * len(self.relations), count), torch.float64)})
+        return tuple(Run(folder, version=self.version) for folder in member_folders(self.path, count))
+
+    @property
+    def model(self) -> Model:
+        """Embeddings, encoder and decoder; a blend has none of its own."""
+        if self._model is None:
+            raise TuckerkgError(f"{self.path}: a blend has no model of its own; run.members[0].model is its first one")
+        return self._model
+
+    def counts(self) -> ParameterCounts:
+        """Free parameters as the paper counts them; a blend's are those of its members."""
+        if self._model is not None:
+            return self._model.counts()
+        parts = [member.counts() for member in self.members]
+        return ParameterCounts(*(sum(getattr(part, name) for part in parts) for name in ("efp", "nfp", "enfp")))
 
     @property
     def path(self) -> Path:
@@ -113,6 +140,8 @@ class Run:
         """Scores every entity as the answer to a question; entities are encoded once over the training graph."""
         if self._scorer is not None:
             return self._scorer
+        if self.members:
+            return BlendScorer([member.scorer for member in self.members], self._weights["weights"])
         return build_scorer(self.settings, self.model, self.split("train"))
 
     @property
@@ -296,6 +325,10 @@ class Run:
         return write_vectors(self._vectors(what), self.entities, self.relations, Path(path), what)
 
     def _vectors(self, what: Literal["encoded", "entities", "relations"]) -> Tensor:
+        if self.members:
+            raise TuckerkgError(
+                f"{self.path}: a blend has no vectors of its own; those of a member are in {self.members[0].path}"
+            )
         if not isinstance(self.scorer, HasVectors):
             raise TuckerkgError(f"{self.path}: this model has no vectors; it scores each question by itself")
         return self.scorer.vectors(what)

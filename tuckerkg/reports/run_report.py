@@ -55,7 +55,7 @@ class RunReport:
     def facts(self) -> JsonObject:
         """What a table at the top says, by name."""
         run, settings = self.run, self.run.settings
-        counts = run.model.counts()
+        counts = run.counts()
         return {
             "dataset": settings.dataset,
             "entities": f"{len(run.entities):,}",
