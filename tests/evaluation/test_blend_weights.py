@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuckerkg.evaluation.blend_weights import LEAST, fit_blend, keep_shares
+from tuckerkg.evaluation.blend_weights import LEAST, _fit, _moved, fit_blend, keep_shares
 from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.nn.blend_scorer import BlendScorer
@@ -156,3 +156,18 @@ def test_candidates_that_are_drawn_count_for_those_that_are_not(members):
     best = whole.reciprocal_ranks(weights) > 0.2
     found, expected = (float(kept.reciprocal_ranks(weights)[best].mean()) for kept in (drawn, whole))
     assert found == pytest.approx(expected, rel=0.02)
+
+
+def test_ratios_that_rank_better_are_taken_although_cross_entropy_prefers_others():
+    """The second member knows more, but for some questions it is so sure of wrong answers that they cost the most."""
+    first, second = Knows(1, [1.5] * 2 * R), Knows(2, [4.0] * 2 * R)
+    random = np.random.default_rng(5)
+    for head, relation, tail in VALID[random.permutation(len(VALID))[:300]].tolist():
+        second.table[relation, head, tail] = second.table[relation + R, tail, head] = -4.0
+    kept = keep_shares([first, second], TRAIN, VALID)
+    plain = _fit(kept, 2 * R, torch.zeros(2 * R, dtype=torch.bool))
+    moved = _moved(kept, plain)
+    before, after = (kept.reciprocal_ranks(weights[kept.relation_ids]).mean() for weights in (plain, moved))
+    assert float(after) > 1.05 * float(before)
+    assert (moved[:, 1] / moved[:, 0] > 1.5 * plain[:, 1] / plain[:, 0]).all()
+    assert torch.equal(_moved(kept.part(torch.arange(0)), plain), plain)

@@ -5,9 +5,12 @@
 The weights minimize the softmax cross entropy of validation's answers, with other answers that training and validation
 hold left out. They are 0 or more, and differ by direction, or by relation and direction: relation r's are the
 direction's times exp(d[r, i]), where the squares of d are penalized, so that a relation with few questions stays near
-its direction and one with fewer than ``LEAST`` has none of its own. Which of these, or one member alone, is decided by
-cross-validation: weights fitted on one half of the questions rank the other half, and more detail is taken only where
-the mean reciprocal rank there is higher by more than the standard error of the difference.
+its direction and one with fewer than ``LEAST`` has none of its own. Cross entropy counts hopeless questions as much as
+others: a direction's ratios between members are therefore tried on a grid, and moved where the mean reciprocal rank is
+higher.
+
+Which of these, or one member alone, is decided by cross-validation: weights fitted on one half of the questions rank
+the other half. Here as on the grid, higher means by more than two standard errors of the difference.
 
 A question is kept as the log shares of a few candidates: the best ``CANDIDATES`` of each member, and as many drawn from
 all others, which count for those that were not drawn. So memory does not grow with the number of entities.
@@ -34,6 +37,7 @@ QUESTIONS = 6_000  # to fit on, at most
 CANDIDATES = 100  # the best of each member that a question keeps, and those drawn from the rest
 LEAST = 20  # questions of a relation and direction that may have weights of its own
 PRIOR = 1.0  # weight of the squares that draw a relation's weights towards its direction's, as in the calibration
+RATIOS = tuple(2.0 ** (step / 2.0) for step in range(-6, 7))  # by which a member's weight is multiplied, on the grid
 NO_WEIGHT = 1e-3  # a member whose share of the weights is smaller is left out
 
 By = Literal["member", "direction", "relation"]
@@ -185,11 +189,12 @@ def _candidates(
 
 
 def _fit_by_direction(kept: KeptShares, num_relations: int) -> Tensor:
-    return _fit(kept, num_relations, torch.zeros(num_relations, dtype=torch.bool))
+    return _moved(kept, _fit(kept, num_relations, torch.zeros(num_relations, dtype=torch.bool)))
 
 
 def _fit_by_relation(kept: KeptShares, num_relations: int) -> Tensor:
-    return _fit(kept, num_relations, torch.bincount(kept.relation_ids, minlength=num_relations) >= LEAST)
+    own = torch.bincount(kept.relation_ids, minlength=num_relations) >= LEAST
+    return _moved(kept, _fit(kept, num_relations, own))
 
 
 def _fit(kept: KeptShares, num_relations: int, own: Tensor) -> Tensor:
@@ -213,11 +218,45 @@ def _fit(kept: KeptShares, num_relations: int, own: Tensor) -> Tensor:
     return weights().detach()
 
 
+def _moved(kept: KeptShares, weights: Tensor) -> Tensor:
+    """``weights [2R, members]`` with other ratios between members, by direction, where these rank better."""
+    moved, half = weights.clone(), len(weights) // 2
+    for first in (0, half):  # tails asked, heads asked
+        here = (kept.relation_ids >= first) & (kept.relation_ids < first + half)
+        if here.any():
+            part = kept.part(here.nonzero()[:, 0])
+            moved[first : first + half] = _moved_direction(part, weights)[first : first + half]
+    return moved
+
+
+def _moved_direction(kept: KeptShares, weights: Tensor) -> Tensor:
+    """Multiply one member's weights after the other, twice; afterwards all, to where the cross entropy is least."""
+    relation_ids = kept.relation_ids
+    best, ranks = weights, kept.reciprocal_ranks(weights[relation_ids])
+    for member in [*range(1, weights.shape[1])] * 2:  # only ratios count, so the first member's stays
+        for ratio in RATIOS:
+            tried = best.clone()
+            tried[:, member] = weights[:, member] * ratio
+            found = kept.reciprocal_ranks(tried[relation_ids])
+            if _is_higher(found, ranks):
+                best, ranks = tried, found
+    if best is weights:
+        return weights
+    scaled = [torch.mul(best, ratio) for ratio in RATIOS]
+    losses = [float(kept.losses(weights[relation_ids]).mean()) for weights in scaled]
+    return scaled[int(np.argmin(losses))]
+
+
+def _is_higher(found: Tensor, former: Tensor) -> bool:
+    """Whether the mean of ``found [Q]`` is above that of ``former`` by more than two standard errors of the gain."""
+    gain = found - former
+    return len(gain) > 1 and float(gain.mean()) > 2.0 * float(gain.std()) / len(gain) ** 0.5
+
+
 def _simplest_best(held_out: dict[str, Tensor]) -> By:
-    """The choice with the fewest weights that none with more beats by a standard error; reciprocal ranks ``[Q]``."""
+    """The choice with the fewest weights that none with more beats; reciprocal ranks ``[Q]``."""
     best: By = "member"
     for by in get_args(By):
-        gain = held_out[by] - held_out[best]
-        if float(gain.mean()) > float(gain.std()) / len(gain) ** 0.5:
+        if _is_higher(held_out[by], held_out[best]):
             best = by
     return best

@@ -111,6 +111,11 @@ class Run:
             raise TuckerkgError(f"{self.path}: a blend has no model of its own; run.members[0].model is its first one")
         return self._model
 
+    @property
+    def member_names(self) -> list[str]:
+        """What the runs that a blend was made of were called."""
+        return [member["name"] for member in self.state.get("members", ())]
+
     def counts(self) -> ParameterCounts:
         """Free parameters as the paper counts them; a blend's are those of its members."""
         if self._model is not None:
