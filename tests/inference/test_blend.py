@@ -219,6 +219,21 @@ def test_a_blend_that_fails_half_way_leaves_nothing(place, tmp_path, monkeypatch
     assert list((tmp_path / "deep").iterdir()) == []
 
 
+def test_a_member_that_is_a_link_is_refused(place):
+    shutil.rmtree(place / "both" / "members" / "1")
+    (place / "both" / "members" / "1").symlink_to(place / "both")
+    with pytest.raises(RunFolderError, match="members/1: is a link"):
+        tuckerkg.load(place / "both")
+
+
+@pytest.mark.parametrize("weights", [torch.zeros(6, 0).double(), torch.ones(6).double(), torch.ones(4, 2).double()])
+def test_weights_that_do_not_fit_are_refused(place, weights):
+    run = tuckerkg.load(place / "both")
+    run.folder.checkpoints.save(0, {"weights": weights}, {}, run.state, best=0)
+    with pytest.raises(RunFolderError, match="tensor 'weights' has shape"):
+        tuckerkg.load(place / "both")
+
+
 def test_damage_is_found_when_it_is_opened(place):
     shutil.rmtree(place / "both" / "members" / "1")
     with pytest.raises(RunFolderError, match="members/1: there is no such folder"):
@@ -239,8 +254,8 @@ def test_without_hard_links_members_are_copied(place, monkeypatch):
 def test_where_one_member_is_best_the_blend_says_so(place, monkeypatch):
     from tuckerkg.inference import blend as module
 
-    def poor(members, *_):
-        fitted = fit(members, *_)
+    def poor(*given, **options):
+        fitted = fit(*given, **options)
         return replace(fitted, weights=torch.tensor([[1e-6, 1.0]]).double().expand(6, 2), by="direction")
 
     fit = module.fit_blend

@@ -26,13 +26,15 @@ def blend(
     The new run holds copies of its members and is used like any other. Example:
     `tuckerkg blend runs/a runs/b --out runs/both --test`.
     """
+    from tuckerkg.console import progress_bar
     from tuckerkg.inference.blend import blend as make_blend
     from tuckerkg.reports import tables
     from tuckerkg.reports.blends import BlendReport
     from tuckerkg.reports.comparison import compare
 
     opened = [load_run(run) for run in runs]
-    made = make_blend(opened, out=out, log=log)
+    with progress_bar("asking") as progress:
+        made = make_blend(opened, out=out, log=log, progress=progress)
     found = BlendReport.of(made)
     compared = None
     if test:

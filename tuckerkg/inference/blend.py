@@ -18,12 +18,18 @@ from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.storage.members import FOLDER, copy_member, made_whole
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.storage.same_data import check_same_data
-from tuckerkg.types import JsonObject, LogFunction, ignore
+from tuckerkg.types import JsonObject, LogFunction, ProgressFunction, ignore
 
 SPLITS = ("train", "valid", "test")
 
 
-def blend(runs: Sequence[Run | str | Path], *, out: str | Path, log: LogFunction = ignore) -> Run:
+def blend(
+    runs: Sequence[Run | str | Path],
+    *,
+    out: str | Path,
+    log: LogFunction = ignore,
+    progress: ProgressFunction | None = None,
+) -> Run:
     """Blend trained runs into a new one, whose scores are a weighted sum of the members' log shares.
 
     Weights are fitted on validation (see ``evaluation/blend_weights.py``). The new run folder holds copies of its
@@ -33,6 +39,7 @@ def blend(runs: Sequence[Run | str | Path], *, out: str | Path, log: LogFunction
         runs: run folders or runs, two or more, trained on the same entities, relations and splits.
         out: the run folder to write.
         log: called with what is being done.
+        progress: called with the questions done and their total, first of the fit, then of ranking validation.
 
     Returns:
         The new run. Where one member alone is best on validation, it has all the weight, and
@@ -50,13 +57,14 @@ def blend(runs: Sequence[Run | str | Path], *, out: str | Path, log: LogFunction
         log(f"{run.path}: validation MRR")
         alone.append(_validation_mrr(run))
     log("fitting weights on validation")
-    fitted = fit_blend([run.scorer for run in opened], opened[0].split("train"), opened[0].split("valid"))
+    scorers = [run.scorer for run in opened]
+    fitted = fit_blend(scorers, opened[0].split("train"), opened[0].split("valid"), progress=progress)
     log("ranking the validation split")
-    valid = _evaluated(opened, fitted)
+    valid = _evaluated(opened, fitted, progress)
     best = max(range(len(opened)), key=alone.__getitem__)
     if valid.mrr < alone[best] and fitted.by != "member":  # the fit saw a part of the questions and candidates
         fitted = _alone(fitted, best)
-        valid = _evaluated(opened, fitted)
+        valid = _evaluated(opened, fitted, progress)
     minutes, cpu_minutes = (
         sum(float(run.state.get(name, 0.0)) for run in opened) for name in ("minutes", "cpu_minutes")
     )
@@ -144,9 +152,9 @@ def _validation_mrr(run: Run) -> float:
     return float(noted[-1]) if noted else run.evaluate("valid").mrr
 
 
-def _evaluated(runs: Sequence[Run], fitted: BlendWeights) -> Evaluation:
+def _evaluated(runs: Sequence[Run], fitted: BlendWeights, progress: ProgressFunction | None) -> Evaluation:
     scorer = BlendScorer([run.scorer for run in runs], fitted.weights)
-    return Run(runs[0].folder, version=1, scorer=scorer).evaluate("valid")
+    return Run(runs[0].folder, version=1, scorer=scorer).evaluate("valid", progress)
 
 
 def _alone(fitted: BlendWeights, member: int) -> BlendWeights:

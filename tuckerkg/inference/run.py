@@ -34,6 +34,7 @@ from tuckerkg.inference.add_facts import add_facts
 from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
+from tuckerkg.inference.retrieval import Retrieval, retriever_of
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
 from tuckerkg.nn.model import Model, ParameterCounts, choose_device
@@ -100,7 +101,8 @@ class Run:
 
     def _opened_members(self) -> tuple[Run, ...]:
         """The runs that a blend is made of, at the version that it is opened at."""
-        count = self._weights["weights"].shape[-1] if "weights" in self._weights else 0
+        weights = self._weights.get("weights")
+        count = weights.shape[1] if weights is not None and weights.ndim == 2 and weights.shape[1] else 1
         check_weights(self._weights, {"weights": ((2 * len(self.relations), count), torch.float64)})
         return tuple(Run(folder, version=self.version) for folder in member_folders(self.path, count))
 
@@ -264,6 +266,26 @@ class Run:
         asked = Predictor(self.scorer, self.entities, self.relations, splits, self.calibration)
         facts = asked.top_missing(k, typed=typed, progress=progress)
         return Predictions(replace(fact, known=self.predictor.holds(fact)) for fact in facts)
+
+    def retrieval(
+        self,
+        retriever: Run | None = None,
+        *,
+        ask: int | None = None,
+        minutes: float | None = None,
+        typed: bool = True,
+    ) -> Retrieval:
+        """A search for missing facts that asks this run only the questions that a faster one finds promising.
+
+        ``run.retrieval(fast, ask=1000).top_missing(20)``; its ``cost`` says how long that takes.
+
+        Args:
+            retriever: a run with embeddings over the same entities; None: a blend's first member that has them.
+            ask: how many questions this run is asked.
+            minutes: instead of ``ask``, how long the search may take.
+            typed: ask plausible heads only and take tails that have been seen there.
+        """
+        return Retrieval(self.predictor, retriever_of(self, retriever), ask=ask, minutes=minutes, typed=typed)
 
     def score(self, triples: Iterable[tuple[str, str, str]]) -> Predictions:
         """Score and probability of whole triples of names."""

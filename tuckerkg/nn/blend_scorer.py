@@ -29,18 +29,21 @@ class BlendScorer(Scorer):
     def scores(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Raw scores of every entity as the tail: ``heads [B]``, ``relation_ids [B]`` below 2R -> ``[B, N]``."""
         weights = self.weights[relation_ids.cpu()]  # [B, members]
-        total = torch.zeros(len(heads), self.num_entities)
+        total: Tensor | None = None
         for place, member in enumerate(self.members):
             asked = weights[:, place].nonzero()[:, 0]
             if not len(asked):
                 continue
-            shares = log_shares(member.scores(heads[asked], relation_ids[asked]))
-            weighted = shares.mul_(weights[asked, place, None].to(shares))
-            if len(asked) == len(heads):
-                total += weighted
+            everything = len(asked) == len(heads)
+            questions = (heads, relation_ids) if everything else (heads[asked], relation_ids[asked])
+            shares = log_shares(member.scores(*questions))
+            shares.mul_(weights[asked, place, None].to(shares))
+            if everything:  # what there is then lies in memory as the member's scores do
+                total = shares if total is None else total.add_(shares)
             else:
-                total[asked] += weighted
-        return total
+                total = shares.new_zeros(len(heads), self.num_entities) if total is None else total
+                total.index_add_(0, asked, shares)
+        return torch.zeros(len(heads), self.num_entities) if total is None else total
 
     @property
     def reads_edges(self) -> bool:

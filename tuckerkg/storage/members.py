@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tuckerkg.storage.checkpoints import FOLDER as CHECKPOINTS
 from tuckerkg.storage.run_folder import DATA, METRICS, SETTINGS, RunFolder
-from tuckerkg.storage.sealed_folder import explained, sync_folder
+from tuckerkg.storage.sealed_folder import explained, refusal, sync_folder
 
 FOLDER = "members"
 
@@ -26,7 +26,7 @@ def member_folders(run: Path, count: int) -> list[RunFolder]:
     Raises:
         RunFolderError: one is missing or damaged.
     """
-    return [RunFolder.open(run / FOLDER / str(place)) for place in range(count)]
+    return [_member(run / FOLDER / str(place)) for place in range(count)]
 
 
 def copy_member(folder: RunFolder, step: int, place: Path) -> None:
@@ -48,7 +48,7 @@ def copy_member(folder: RunFolder, step: int, place: Path) -> None:
     copied = RunFolder.open(place)
     copied.checkpoints.note_best(step)
     for inner in sorted((folder.path / FOLDER).glob("*")):  # of a blend
-        member = RunFolder.open(inner)
+        member = _member(inner)
         copy_member(member, member.checkpoints.best_step(), place / FOLDER / inner.name)
 
 
@@ -72,6 +72,12 @@ def made_whole(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _member(path: Path) -> RunFolder:
+    if path.is_symlink():  # it could lead to the blend itself
+        raise refusal(f"{path}: is a link; a member of a blend is a folder inside it. Blend the runs again.")
+    return RunFolder.open(path)
 
 
 def _files(folder: Path) -> Iterator[Path]:
