@@ -154,7 +154,7 @@ def _validation_mrr(run: Run) -> float:
 
 def _evaluated(runs: Sequence[Run], fitted: BlendWeights, progress: ProgressFunction | None) -> Evaluation:
     scorer = BlendScorer([run.scorer for run in runs], fitted.weights)
-    return Run(runs[0].folder, version=1, scorer=scorer).evaluate("valid", progress)
+    return Run(runs[0].folder, version=1, checkpoint=runs[0].step, scorer=scorer).evaluate("valid", progress)
 
 
 def _alone(fitted: BlendWeights, member: int) -> BlendWeights:
