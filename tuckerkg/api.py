@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import weakref
@@ -19,9 +18,11 @@ from tuckerkg.config.toml import load_settings
 from tuckerkg.data.catalogue import KNOWN, canonical_name
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.load import load as load_dataset
+from tuckerkg.data.load import read_dataset
 from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.inference.run import Run
 from tuckerkg.inference.runs import Runs
+from tuckerkg.nn.model import Model
 from tuckerkg.storage.run_folder import RunFolder, is_run
 from tuckerkg.training.callbacks import Callback
 from tuckerkg.training.loop import fit
@@ -62,7 +63,7 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     Raises:
         TuckerkgError: anything that a user can mend, in words.
     """
-    read = _read(dataset, data)
+    read = read_dataset(dataset, data)
     named = {"encoder": encoder, "decoder": decoder, "loss": loss}
     chosen = _settings(
         read.name, settings, {**_by_name(named), "train.epochs": epochs, "train.lr": lr, "train.seed": seed}, overrides
@@ -95,7 +96,7 @@ def train_seeds(
     """
     if "seed" in options or not seeds:
         raise SettingsError("train_seeds takes seeds=(0, 1, 2), one number or more, and no seed")
-    read = _read(dataset, options.pop("data", None))
+    read = read_dataset(dataset, options.pop("data", None))
     places = [None if out is None else Path(out) / f"seed{seed}" for seed in seeds]
     return Runs(train(read, seed=seed, out=place, **options) for seed, place in zip(seeds, places, strict=True))
 
@@ -110,7 +111,9 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
             "give a valid file, or one file to be split"
         )
     with torch.device("meta"):  # refuses what does not fit together before anything is written
-        build_objective(settings, build_model(settings, 1, 1))
+        model = build_model(settings, 1, 1)
+        if isinstance(model, Model):
+            build_objective(settings, model)
     return RunFolder.create(
         Path(out),
         settings.as_dict(),
@@ -206,14 +209,6 @@ def count_parameters(dataset: str, settings: Settings, data: str | Path | None =
         num_entities, num_relations = len(read.entities), len(read.relations)
     with torch.device("meta"):
         return build_model(settings, num_entities, num_relations).counts().as_dict()
-
-
-def _read(dataset: Any, data: str | Path | None) -> Dataset:
-    if isinstance(dataset, Dataset):
-        return dataset
-    if isinstance(dataset, str | os.PathLike):
-        return load_dataset(dataset, data=data)
-    return Dataset.of(dataset)
 
 
 def _by_name(components: Mapping[str, Any]) -> JsonObject:

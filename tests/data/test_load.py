@@ -54,7 +54,8 @@ def put(folder: Path, suffix: str = ".txt", **changes: str) -> Path:
     [
         ("FB15k-237", "fb15k-237"), ("fb15k237", "fb15k-237"), ("FB15K_237", "fb15k-237"), ("WN18RR", "wn18rr"),
         ("wn18-rr", "wn18rr"), ("wnrr", "wn18rr"), ("UMLS", "umls"), ("Kinships", "kinship"), ("kinship", "kinship"),
-        ("nations", "nations"), ("Countries", "countries"),
+        ("nations", "nations"), ("Countries", "countries"), ("fb237", "fb15k-237"), ("fb237_v1", "fb237_v1"),
+        ("FB237-v1-ind", "fb237_v1_ind"), ("WN18RR_v4", "wn18rr_v4"), ("WN18RR_v4_ind", "wn18rr_v4_ind"),
     ],
 )  # fmt: skip
 def test_common_spellings(spelling: str, name: str) -> None:
@@ -73,6 +74,10 @@ def test_unknown_name_suggests_the_nearest() -> None:
         load("fb15k-273")
     with pytest.raises(InputError, match="no such file or folder"):
         load("no/such/thing.tsv")
+
+
+INDUCTIVE = [f"{family}_v{number}" for family in ("fb237", "wn18rr") for number in range(1, 5)]
+SPLITS = ("train", "valid", "test")
 
 
 @needs_data
@@ -112,6 +117,37 @@ def test_the_pinned_titles_are_those_of_the_benchmarks() -> None:
             data = (Path(str(DATA)) / name / file).read_bytes()
             remote = KNOWN[name].remotes[file]
             assert (hashlib.sha256(data).hexdigest(), len(data)) == (remote.sha256, remote.size)
+
+
+@needs_data
+@pytest.mark.parametrize("name", INDUCTIVE)
+def test_an_inductive_benchmark_is_a_pair_of_graphs_with_the_same_relations(name: str) -> None:
+    pair = [KNOWN[name], KNOWN[f"{name}_ind"]]
+    folders = [datasets.find_folder(known) for known in pair]
+    if None in folders:
+        pytest.skip(f"{name} is not in the folder of the benchmarks")
+    for known, folder in zip(pair, folders, strict=True):
+        assert folder is not None
+        for split in SPLITS:
+            data, remote = (folder / f"{split}.txt").read_bytes(), known.remotes[f"{split}.txt"]
+            assert (hashlib.sha256(data).hexdigest(), len(data)) == (remote.sha256, remote.size)
+    trained, other = (load(known.name, download=False) for known in pair)
+    assert set(other.relations.labels) <= set(trained.relations.labels)
+    assert not set(other.entities.labels) & set(trained.entities.labels)
+
+
+def test_a_dataset_of_a_collection_is_found_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN, "tiny", Known(TINY.name, TINY.about, TINY.counts, collection="several"))
+    monkeypatch.delenv("TUCKERKG_DATA", raising=False)
+    put(tmp_path / "several" / "Tiny")
+    put(tmp_path / "others" / "tiny")
+    assert load("tiny", tmp_path).report.files[0].name.startswith(str(tmp_path / "several" / "Tiny"))
+    put(tmp_path / "tiny")
+    assert load("tiny", tmp_path).report.files[0].name.startswith(str(tmp_path / "tiny"))
+    monkeypatch.setitem(KNOWN, "tiny", TINY)
+    (tmp_path / "tiny").rename(tmp_path / "elsewhere")
+    with pytest.raises(TuckerkgError, match="was not found"):
+        load("tiny", tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".tsv", ".csv", ".tsv.gz", ".csv.gz"])
@@ -272,7 +308,8 @@ def test_every_remote_is_pinned() -> None:
 def test_the_list_of_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TUCKERKG_DATA", raising=False)
     rows = {row.name: row for row in available()}
-    assert list(rows) == ["countries", "fb15k-237", "wn18rr", "umls", "kinship", "nations"]
+    inductive = [f"{name}{end}" for name in INDUCTIVE for end in ("", "_ind")]
+    assert list(rows) == ["countries", "fb15k-237", "wn18rr", "umls", "kinship", "nations", *inductive]
     assert rows["countries"].found
     assert not rows["wn18rr"].found
     assert rows["wn18rr"].where == "to be fetched (5.0 MB)"

@@ -158,7 +158,7 @@ def test_a_version_that_is_missing_damaged_or_of_other_weights_is_refused(run_pa
 def test_a_grown_model_scores_the_old_entities_as_before(run_path):
     run = tuckerkg.load(run_path)
     facts = np.concatenate([run.split("train"), [[20, 0, 3]]])
-    model = with_new_entities(run, facts, 1)
+    model = with_new_entities(run, run.model, facts, 1)
     assert model.num_entities == 21
     assert torch.equal(model.entities[:20], run.model.entities)
 

@@ -167,6 +167,34 @@ def test_a_blend_of_blends_is_a_blend(place):
     assert len(again.members[0].members) == 2
 
 
+@pytest.fixture(scope="module")
+def with_paths(folder):
+    """A run that starts from the question, blended with one of embeddings."""
+    trained(folder / "paths", kind="paths", **{"paths.width": 8, "paths.layers": 3, "train.lr": 0.01})
+    return tuckerkg.blend([folder / "paths", folder / "tucker"], out=folder / "mixed")
+
+
+def test_a_run_that_starts_from_the_question_is_a_member_like_others(with_paths, folder, tmp_path):
+    assert with_paths.state["best_mrr"] >= max(member["valid_mrr"] for member in with_paths.state["members"])
+    assert with_paths.uses_messages
+    search = with_paths.retrieval(ask=4, typed=False)
+    assert torch.equal(search.retriever.scorer.vectors(), tuckerkg.load(folder / "tucker").scorer.vectors())
+    assert len(search.top_missing(3)) == 3
+    shutil.copytree(folder / "mixed", tmp_path / "mixed")
+    added = tuckerkg.load(tmp_path / "mixed").add([("fresh", "plus1", "e005"), ("e003", "plus1", "fresh")])
+    assert [member.scorer.num_entities for member in added.members] == [21, 21]
+    assert len(added.predict("fresh", "plus2", k=3, typed=False)) == 3
+
+
+def test_a_blend_answers_for_the_graph_of_its_members(with_paths, folder, tmp_path):
+    graph = [("x", "plus1", "y"), ("y", "plus1", "z")]
+    with pytest.raises(TuckerkgError, match="a blend answers for the graph of its members only"):
+        with_paths.on(graph)
+    elsewhere = tuckerkg.load(folder / "paths").on(graph)
+    with pytest.raises(TuckerkgError, match=r"paths: answers for .*, and weights are fitted on the graph of training"):
+        tuckerkg.blend([folder / "tucker", elsewhere], out=tmp_path / "out")
+
+
 def test_what_a_blend_cannot_do_is_refused_in_words(place):
     run = tuckerkg.load(place / "both")
     assert not isinstance(run.scorer, HasVectors)

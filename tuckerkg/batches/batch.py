@@ -73,13 +73,26 @@ class Batch:
         )
 
 
+class StepBatch(Protocol):
+    """What the training loop knows of a batch."""
+
+    @property
+    def heads(self) -> Tensor:
+        """Heads of its queries, ``[B]``."""
+        ...
+
+    def to(self, device: torch.device | str) -> StepBatch:
+        """The same batch on ``device``."""
+        ...
+
+
 class Batches(Protocol):
     """A way to make batches, constructed as ``Batches(graph, **options)``; the graph carries the phases."""
 
     steps_per_epoch: int
     schedule: Schedule
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> StepBatch:
         """The batch of ``step``, counted from 0."""
         ...
 

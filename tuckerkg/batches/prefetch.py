@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from tuckerkg.batches.batch import Batch, Batches
+from tuckerkg.batches.batch import Batches, StepBatch
 
 Worker = Literal["auto", "on", "off"]
 
@@ -24,7 +24,7 @@ class Prefetch:
 
     def __init__(self, batches: Batches, total_steps: int, worker: Worker = "auto") -> None:
         self.batches, self.total_steps = batches, total_steps
-        self._next: tuple[int, Future[Batch]] | None = None
+        self._next: tuple[int, Future[StepBatch]] | None = None
         self._worker: ThreadPoolExecutor | None = None
         if worker == "on" or (worker == "auto" and _a_core_is_free()):
             threads = torch.get_num_threads()
@@ -39,7 +39,7 @@ class Prefetch:
         if self._worker is not None:
             self._worker.shutdown(wait=True, cancel_futures=True)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> StepBatch:
         """The batch of ``step``, which a worker has ready if the last one asked for was ``step - 1``."""
         if self._worker is None:
             return self.batches.batch(step)

@@ -49,6 +49,14 @@ PluginOption = Annotated[
 CheckpointOption = Annotated[
     str, typer.Option(metavar="STEP", help="Which weights to use: best, newest or the number of a step.")
 ]
+GraphOption = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="NAME_OR_PATH",
+        help="Answer for this graph, which the run was not trained on: other entities, the same relations.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DataOption = Annotated[
     Path | None,
@@ -178,12 +186,13 @@ def read_options(
     )
 
 
-def load_run(path: Path, plain: bool = False, checkpoint: str = "best") -> Run:
-    """Open the run at ``path``, or ``path@version``."""
+def load_run(path: Path, plain: bool = False, checkpoint: str = "best", graph: str | None = None) -> Run:
+    """Open the run at ``path``, or ``path@version``; to answer for ``graph``, where one is given."""
     from tuckerkg.errors import TuckerkgError
     from tuckerkg.inference.run import load
 
     if checkpoint not in ("best", "newest") and not checkpoint.isdigit():
         raise TuckerkgError(f"--checkpoint is {checkpoint!r}, expected best, newest or the number of a step")
     which: Any = int(checkpoint) if checkpoint.isdigit() else checkpoint
-    return load(path, calibrated=not plain, checkpoint=which)
+    run = load(path, calibrated=not plain, checkpoint=which)
+    return run if graph is None else run.on(graph)

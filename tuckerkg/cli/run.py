@@ -12,6 +12,7 @@ from tuckerkg.cli.options import (
     CheckpointOption,
     ColumnsOption,
     DelimiterOption,
+    GraphOption,
     HeaderOption,
     IntegersOption,
     JsonOption,
@@ -38,7 +39,14 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: RunArgument,
-    split: Annotated[str, typer.Option(help="test, valid or train.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="test (the default), valid or train. With --graph also valid+test; test and valid+test by default.",
+            show_default=False,
+        ),
+    ] = None,
+    graph: GraphOption = None,
     as_json: JsonOption = False,
     relations: Annotated[bool, typer.Option("--relations", help="Also show every relation.")] = False,
     calibration: Annotated[
@@ -50,29 +58,47 @@ def evaluate(
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
 ) -> None:
-    """Rank a split: filtered, both directions, over all entities; ties at random, other tie rules for comparison."""
-    from tuckerkg.console import progress_bar
+    """Rank a split: filtered, both directions, over all entities; ties at random, other tie rules for comparison.
+
+    Example: `tuckerkg evaluate runs/fb237_v1 --graph fb237_v1_ind`.
+    """
     from tuckerkg.reports import tables
 
-    loaded = load_run(run, checkpoint=checkpoint)
-    with progress_bar("ranking") as progress:
-        evaluation = loaded.evaluate(split, progress)
-    if checkpoint == "best":
-        _keep(loaded, evaluation)
+    loaded = load_run(run, checkpoint=checkpoint, graph=graph)
+    evaluation, *others = _evaluated(loaded, split, keep=checkpoint == "best")
     trust = None
     if calibration:
-        plain = load_run(run, plain=True, checkpoint=checkpoint)
-        trust = loaded.reliability(split), plain.reliability(split), loaded.answer_set_coverage(split, coverage)
+        asked = evaluation.split
+        plain = loaded.uncalibrated().reliability(asked)
+        trust = loaded.reliability(asked), plain, loaded.answer_set_coverage(asked, coverage)
     if as_json:
-        more: JsonObject = {}
+        more: JsonObject = {other.split: other.as_dict() for other in others}
         if trust is not None:
             fitted, raw, sets = trust
-            more = {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
+            more |= {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
         print(printable_json({**evaluation.as_dict(), **more}))
     else:
-        tables.show_evaluation(evaluation, relations=relations)
+        for shown in (evaluation, *others):
+            tables.show_evaluation(shown, relations=relations)
         if trust is not None:
             tables.show_trust(*trust)
+
+
+def _evaluated(run: Run, split: str | None, keep: bool) -> list[Evaluation]:
+    """Rank a split; by default test, and of another graph valid+test too, which some tables rank and some do not."""
+    from tuckerkg.console import progress_bar
+    from tuckerkg.inference.run import VALID_AND_TEST
+
+    wanted = [split or "test"]
+    if split is None and run.graph is not None and len(run.split("valid")):
+        wanted = ["test", VALID_AND_TEST] if len(run.split("test")) else ["valid"]
+    found = []
+    for each in wanted:
+        with progress_bar(f"ranking {each}") as progress:
+            found.append(run.evaluate(each, progress))
+        if keep:
+            _keep(run, found[-1])
+    return found
 
 
 def _keep(run: Run, evaluation: Evaluation) -> None:
@@ -82,9 +108,8 @@ def _keep(run: Run, evaluation: Evaluation) -> None:
     from tuckerkg.storage.sealed_folder import write_atomic
 
     text = json.dumps({"step": run.step, **evaluation.as_dict()}, indent=2, ensure_ascii=False)
-    of_version = "" if run.version == 1 else f"-version{run.version}"
     with suppress(OSError, RunFolderError):
-        write_atomic(run.path / f"evaluation-{evaluation.split}{of_version}.json", text.encode())
+        write_atomic(run.evaluation_file(evaluation.split), text.encode())
 
 
 def predict(
@@ -121,6 +146,7 @@ def predict(
     plain: PlainOption = False,
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
     unguarded: UnguardedOption = False,
+    graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
 ) -> None:
@@ -144,7 +170,7 @@ def predict(
     retrieved = retriever is not None or ask is not None or minutes is not None
     if retrieved and top_missing is None:
         raise TuckerkgError("--retriever, --ask and --minutes are for --top-missing: give that too")
-    loaded, typed = load_run(run, plain, checkpoint), not untyped
+    loaded, typed = load_run(run, plain, checkpoint, graph), not untyped
     if top_missing is not None and retrieved:
         fast = None if retriever is None else load_run(retriever)
         facts = _retrieved(loaded.retrieval(fast, ask=ask, minutes=minutes, typed=typed), top_missing)
@@ -200,6 +226,7 @@ def score(
     header: HeaderOption = None,
     plain: PlainOption = False,
     unguarded: UnguardedOption = False,
+    graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
 ) -> None:
@@ -209,7 +236,8 @@ def score(
 
     tables.check_format(form)
     options = read_options(columns, delimiter, header)
-    tables.show_predictions(score_file(load_run(run, plain, checkpoint), file, options), form, guard=not unguarded)
+    loaded = load_run(run, plain, checkpoint, graph)
+    tables.show_predictions(score_file(loaded, file, options), form, guard=not unguarded)
 
 
 def explain(
@@ -221,6 +249,7 @@ def explain(
     plot: Annotated[Path | None, typer.Option(help="Draw it to this .png, .svg or .pdf.")] = None,
     plain: PlainOption = False,
     as_json: JsonOption = False,
+    graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
 ) -> None:
@@ -234,7 +263,7 @@ def explain(
 
     if plot is not None:
         check_plot(plot)
-    loaded = load_run(run, plain, checkpoint)
+    loaded = load_run(run, plain, checkpoint, graph)
     with progress_bar("taking edges out") as progress:
         found = loaded.explain(head, relation, tail, k, progress)
     if as_json:
@@ -378,6 +407,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
+    graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
 ) -> None:
@@ -395,8 +425,8 @@ def serve(
 
     say(f"loading {run}")
     names = allow_host or ()
-    raise typer.Exit(
-        server.serve(
-            lambda: load_run(run, checkpoint=checkpoint), host=host, port=port, token=token, names=names, log=say
-        )
-    )
+
+    def opened() -> Run:
+        return load_run(run, checkpoint=checkpoint, graph=graph)
+
+    raise typer.Exit(server.serve(opened, host=host, port=port, token=token, names=names, log=say))

@@ -8,18 +8,24 @@ from typing import Any
 import numpy as np
 
 from tuckerkg.batches.batch import Batches, TrainingGraph
+from tuckerkg.batches.questions import QuestionBatches
 from tuckerkg.config.registry import find_component
 from tuckerkg.config.settings import Component, Settings
 from tuckerkg.errors import SettingsError
 from tuckerkg.graph.message_graph import MessageGraph
-from tuckerkg.losses.objective import Objective
+from tuckerkg.kernels.questions.graph import QuestionGraph
+from tuckerkg.losses.objective import Minimized, Objective, QuestionObjective
 from tuckerkg.losses.regularizers import REGULARIZERS, Regularizer
 from tuckerkg.nn.contracts import Decoder, Encoder, Loss, Scorer
 from tuckerkg.nn.embedding_scorer import EmbeddingScorer
 from tuckerkg.nn.model import Model
+from tuckerkg.nn.path_scorer import PathScorer
+from tuckerkg.nn.paths import PathModel
+
+AnyModel = Model | PathModel
 
 
-def build_model(settings: Settings, num_entities: int, num_relations: int) -> Model:
+def build_model(settings: Settings, num_entities: int, num_relations: int) -> AnyModel:
     """Build the model that ``settings`` describe, initialized from torch's current random state.
 
     Raises:
@@ -31,6 +37,16 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
             "kind: a blend is made of trained runs and has nothing to train itself; "
             "train its members, then blend them again: tuckerkg blend RUN RUN --out NEW"
         )
+    if settings.kind == "paths":
+        paths = settings.paths
+        return PathModel(
+            num_entities, num_relations, width=paths.width, layers=paths.layers, power=paths.power, core=paths.core
+        )
+    return build_embedding_model(settings, num_entities, num_relations)
+
+
+def build_embedding_model(settings: Settings, num_entities: int, num_relations: int) -> Model:
+    """Build tables, encoder and decoder; raises as ``build_model`` does."""
     dim, relation_dim = settings.model.dim, settings.model.relation_dim
     try:
         encoder: Encoder = _make("encoder", settings.encoder, dim, relation_dim, 2 * num_relations)
@@ -52,14 +68,28 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> Mo
     )
 
 
-def build_scorer(settings: Settings, model: Model, train: np.ndarray, graph: MessageGraph | None = None) -> Scorer:
+def build_scorer(model: AnyModel, train: np.ndarray, graph: MessageGraph | QuestionGraph | None = None) -> Scorer:
     """Build what scores every entity with ``model``.
 
     Args:
         train: training triples ``[n, 3]``, the graph that is scored over.
-        graph: the messages of ``train``, where they are at hand.
+        graph: what ``model.message_graph`` made of ``train``, where it is at hand.
     """
-    return EmbeddingScorer(model, train, graph)
+    if isinstance(model, PathModel):
+        return PathScorer(model, train, graph if isinstance(graph, QuestionGraph) else None)
+    return EmbeddingScorer(model, train, graph if isinstance(graph, MessageGraph) else None)
+
+
+def build_training(settings: Settings, model: AnyModel, train: np.ndarray) -> tuple[Minimized, Batches]:
+    """Build what a training step minimizes, and the batches of training triples ``[n, 3]``."""
+    if isinstance(model, PathModel):
+        paths = settings.paths
+        objective = QuestionObjective(hide=paths.hide, least_gradient=float(paths.least_gradient))
+        return objective, QuestionBatches(
+            train, model.num_entities, model.num_relations, settings.train.seed, questions=paths.questions
+        )
+    sought = build_objective(settings, model)
+    return sought, build_batches(settings, model, sought.loss, train)
 
 
 def build_loss(settings: Settings) -> Loss:

@@ -28,12 +28,13 @@ from tuckerkg.config.registry import REGISTRIES, Factory, find_component
 from tuckerkg.errors import SettingsError, did_you_mean, printable
 from tuckerkg.losses.regularizers import REGULARIZERS
 from tuckerkg.nn.model import Bias
-from tuckerkg.ranges import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share
+from tuckerkg.nn.paths import Core, Hide
+from tuckerkg.ranges import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share, ShareOrNone
 from tuckerkg.types import JsonObject, Precision
 
 OptimizerName = Literal["adam", "adagrad", "lazy-adam", "rowwise-adagrad"]
 LAZY: tuple[OptimizerName, ...] = ("lazy-adam", "rowwise-adagrad")
-Kind = Literal["embedding", "blend"]
+Kind = Literal["embedding", "paths", "blend"]
 DEFAULTS = {"encoder": "tgcn", "decoder": "tucker", "loss": "softmax", "batch": "whole"}
 
 
@@ -67,6 +68,28 @@ class ModelSettings(Section):
     length of the entity's vector, so that a dot product ranks as a distance does."""
 
 
+class PathSettings(Section):
+    """Messages that start from the question, for kind = "paths"."""
+
+    layers: Positive = 4
+    """How many steps messages go from the head."""
+    width: Literal[8, 16, 32, 64, 128] = 32
+    """Features of a message."""
+    core: Core = "cp"
+    """The message's core: "cp" is Eq. (7), a vector per relation; "tucker" Eq. (3), a matrix per relation, in plain
+    PyTorch and so many times slower."""
+    power: ShareOrNone = 0.5
+    """The sum of an entity's messages is divided by its degree to this power: 0 is a sum, 1 a mean."""
+    hide: Hide = "own"
+    """Which edges a training question must not use: "own", the fact that is asked for; "pair", every edge between head
+    and answer."""
+    questions: Positive = 32
+    """Questions of a step."""
+    least_gradient: Share | Literal[0] = 0.01
+    """Gradients of scores below this share are rounded to it or to 0 at random, without bias, so that the backward pass
+    follows few entities; 0 keeps all."""
+
+
 class TrainSettings(Section):
     """The training loop."""
 
@@ -93,6 +116,8 @@ class TrainSettings(Section):
     """Largest norm of the gradient; 0: not clipped."""
     evaluate_every: PositiveFloat = 5.0
     """Epochs between two evaluations of the validation split."""
+    validate_on: NonNegative = 0
+    """Validation triples that are ranked, random ones but always the same; 0: all of them."""
     patience: NonNegative = 0
     """Early stopping: evaluations without a better validation MRR before training stops; 0: never."""
     precision: Precision = "float32"
@@ -138,14 +163,15 @@ class Settings(Section):
     experiment: str = ""
     """Name of the experiment; a shipped file's is its path."""
     kind: Kind = "embedding"
-    """"embedding" is a model with a vector per entity; "blend" a weighted sum of trained runs, which `tuckerkg blend`
-    makes."""
+    """"embedding" is a model with a vector per entity; "paths" sends messages from the question's head and has
+    no vector of any entity; "blend" is a weighted sum of trained runs, which `tuckerkg blend` makes."""
     dataset: str = "countries"
     """A dataset's name, a folder with train/valid/test files, or one file to be split."""
     plugins: tuple[str, ...] = Field(default=(), strict=False)
     """User modules that the components come from. They are imported only where --plugin names them."""
     start: StartSettings = StartSettings()
     model: ModelSettings = ModelSettings()
+    paths: PathSettings = PathSettings()
     encoder: Component = Field(default_factory=lambda: _component("encoder", DEFAULTS["encoder"]))
     decoder: Component = Field(default_factory=lambda: _component("decoder", DEFAULTS["decoder"]))
     loss: Component = Field(default_factory=lambda: _component("loss", DEFAULTS["loss"]))

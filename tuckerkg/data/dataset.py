@@ -35,6 +35,7 @@ class Dataset(ReadGraph):
         allow_leaks: bool = False,
         split: Fractions | None = (0.8, 0.1, 0.1),
         seed: int = 0,
+        unseen_relations: bool = False,
     ) -> Dataset:
         """Read triple files: TSV, CSV, Parquet or RDF; the vocabulary takes in the names of all splits.
 
@@ -46,6 +47,7 @@ class Dataset(ReadGraph):
             allow_leaks: accept triples that are in two files.
             split: shares of train, valid and test where splits are made; None: none are.
             seed: of the split.
+            unseen_relations: accept relations that only held-out triples have: for a graph that nothing is trained on.
 
         Raises:
             InputError: a file is bad, a triple is in two files, or a relation is missing from training; names the line.
@@ -61,6 +63,7 @@ class Dataset(ReadGraph):
             allow_leaks=allow_leaks,
             split=split,
             seed=seed,
+            unseen_relations=unseen_relations,
         )
         return cls(**vars(read))
 
@@ -135,9 +138,9 @@ class Dataset(ReadGraph):
         return cls._from_table(edge_table(edge_index, edge_type, entities, relations), name, split, seed)
 
     @classmethod
-    def of(cls, graph: Any) -> Dataset:
+    def of(cls, graph: Any, *, split: Fractions | None = (0.8, 0.1, 0.1)) -> Dataset:
         """Any graph in memory, recognized by its attributes; the other constructors have options."""
-        return cls._from_table(table_of(graph), "graph", (0.8, 0.1, 0.1), 0)
+        return cls._from_table(table_of(graph), "graph", split, 0)
 
     @classmethod
     def _from_table(

@@ -56,12 +56,13 @@ def read_graph(  # noqa: PLR0913
     allow_leaks: bool = False,
     split: tuple[float, float, float] | None = (0.8, 0.1, 0.1),
     seed: int = 0,
+    unseen_relations: bool = False,
 ) -> ReadGraph:
     """Read triple files; the vocabulary takes in the names of all splits. See ``Dataset.from_files``.
 
     Raises:
         InputError: a file is bad, a triple is in two files (unless ``allow_leaks``), or a relation is missing from
-            training.
+            training (unless ``unseen_relations``).
     """
     options = options or ReadOptions()
     given = zip(SPLITS, (train, valid, test), strict=True)
@@ -70,7 +71,8 @@ def read_graph(  # noqa: PLR0913
     entities, relations = _vocabularies(list(rows.values()))
     parts = {split_name: _Part.of(part, entities, relations) for split_name, part in rows.items()}
     leaks = _check_leaks(parts, allow_leaks)
-    _check_relations(rows)
+    if not unseen_relations:
+        _check_relations(rows)
     triples = {split_name: part.triples for split_name, part in parts.items()}
     carved, warnings = _fill_splits(triples, len(entities), len(relations), split, seed)
     if leaks:

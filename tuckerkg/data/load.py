@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuckerkg.data.archives import extract, is_archive
 from tuckerkg.data.catalogue import KNOWN, Counts, Known, canonical_name
@@ -48,7 +48,7 @@ class Listed:
     found: bool
 
 
-def load(
+def load(  # noqa: PLR0913  (by keyword)
     name_or_path: str | os.PathLike[str] = DEFAULT,
     data: str | os.PathLike[str] | None = None,
     *,
@@ -57,19 +57,20 @@ def load(
     allow_leaks: bool = False,
     split: tuple[float, float, float] | None = (0.8, 0.1, 0.1),
     seed: int = 0,
+    unseen_relations: bool = False,
     progress: ProgressFunction | None = None,
 ) -> Dataset:
     """A dataset by name (any common spelling), or from a folder, a file or an archive.
 
     A bare name means the known dataset even where a folder of that name exists: write ``./umls`` for the folder,
     or pass a Path, which is never taken for a name.
-    A named dataset is looked for in ``data``, in the folder that TUCKERKG_DATA names, in the user's cache, and
-    then fetched if ``download``; its counts must be the published ones. A single file, or a folder with only a
-    train file, is split by ``split`` and ``seed``.
+    A named dataset is looked for in ``data``, in the folder that TUCKERKG_DATA names, in the user's cache (one of a
+    collection in the folder of that name there, too), and then fetched if ``download``; its counts must be the
+    published ones. A single file, or a folder with only a train file, is split by ``split`` and ``seed``.
     """
     name = canonical_name(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
-        return _load_path(Path(name_or_path), _Reading(options, allow_leaks, split, seed))
+        return _load_path(Path(name_or_path), _Reading(options, allow_leaks, split, seed, unseen_relations))
     known = KNOWN[name]
     folder = find_folder(known, data)
     if folder is None:
@@ -80,9 +81,25 @@ def load(
         except DownloadError as error:
             raise DownloadError(f"{error}\n{_where_to_put(known, data)}") from error
     # Reading options describe a user's own files; the known ones have a known form.
-    dataset = _read_folder(_Folder(folder), known.name, _Reading(None, False, None, seed), known.title_ends)
+    reading = _Reading(None, False, None, seed, unseen_relations)
+    dataset = _read_folder(_Folder(folder), known.name, reading, known.title_ends)
     _check_counts(known, dataset, folder)
     return dataset
+
+
+def read_dataset(
+    graph: Any,
+    data: str | os.PathLike[str] | None = None,
+    *,
+    split: tuple[float, float, float] | None = (0.8, 0.1, 0.1),
+    unseen_relations: bool = False,
+) -> Dataset:
+    """Whatever stands for a dataset: one that is read already, a name or path, or a graph in memory."""
+    if isinstance(graph, Dataset):
+        return graph
+    if isinstance(graph, str | os.PathLike):
+        return load(graph, data, split=split, unseen_relations=unseen_relations)
+    return Dataset.of(graph, split=split)
 
 
 def available(data: str | os.PathLike[str] | None = None) -> list[Listed]:
@@ -118,7 +135,8 @@ def cache_folder() -> Path:
 def _folder_under(root: Path, known: Known) -> Path | None:
     if not root.is_dir():
         return None
-    for folder in [root / known.name, *sorted(root.iterdir()), root]:
+    inner = sorted(root.glob(f"{known.collection}/*")) if known.collection else []
+    for folder in [root / known.name, *sorted(root.iterdir()), *inner, root]:
         named = folder is root or canonical_name(folder.name) == known.name
         if named and folder.is_dir() and _candidates(folder, SPLIT_NAMES["train"]):
             return folder
@@ -195,6 +213,7 @@ class _Reading:
     allow_leaks: bool
     split: tuple[float, float, float] | None
     seed: int
+    unseen_relations: bool
 
 
 def _load_path(path: Path, reading: _Reading) -> Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from math import comb
 
 import numpy as np
 
@@ -30,7 +31,11 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything one evaluation says: the whole split, its parts, the other tie rules, and the protocol."""
+    """Everything one evaluation says: the whole split, its parts, the other tie rules, and the protocol.
+
+    Of a graph that the run was not trained on it also has the name, and ``hits_10_of_50`` for comparison with earlier
+    tables on inductive benchmarks (``sampled_hits``).
+    """
 
     split: str
     overall: Metrics
@@ -41,12 +46,16 @@ class Evaluation:
     by_relation: dict[str, Metrics]
     protocol: JsonObject
     ranks: Ranks = field(repr=False, compare=False)
+    graph: str | None = None
+    hits_10_of_50: float | None = None
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        rows = {"all": self.overall, **self.by_direction, "entities seen in training": self.seen_only}
+        seen = "entities seen in training" if self.graph is None else "entities of its facts"
+        rows = {"all": self.overall, **self.by_direction, seen: self.seen_only}
         names = [name for name in self.overall.as_dict() if name != "amri"]
-        header = "".join(f"<th>{name}</th>" for name in (escape(self.split), *names))
+        title = self.split if self.graph is None else f"{self.graph}: {self.split}"
+        header = "".join(f"<th>{name}</th>" for name in (escape(title), *names))
         body = ""
         for part, metrics in rows.items():
             values = metrics.as_dict()
@@ -65,7 +74,9 @@ class Evaluation:
 
     def as_dict(self) -> JsonObject:
         """For JSON."""
+        other = {} if self.graph is None else {"graph": self.graph, "hits@10_of_50": self.hits_10_of_50}
         return {
+            **other,
             "split": self.split,
             **self.overall.as_dict(),
             "seen_only": self.seen_only.as_dict(),
@@ -94,6 +105,26 @@ def summarize(ranks: np.ndarray, candidates: np.ndarray, hits: Sequence[int]) ->
     )
 
 
+def sampled_hits(ranks: np.ndarray, candidates: np.ndarray, k: int = 10, sample: int = 50) -> float:
+    """Hits@k if an answer were ranked among ``sample`` candidates only: itself and negatives drawn at random.
+
+    Tables on inductive benchmarks have printed this as Hits@10 since GraIL (Teru et al., 2020), which draws 49
+    negatives with replacement. One draw comes before an answer of rank ``rank`` among ``candidates`` with probability
+    p = (rank - 1) / (candidates - 1), so that no draw is needed (NBFNet, Zhu et al., 2021, estimates it thus):
+
+        sum over i < k of  C(sample - 1, i) p^i (1 - p)^(sample - 1 - i)
+
+    Both count ties against the answer: pass the worst ranks. It says nothing about Hits@k over all entities, which is
+    far lower.
+    """
+    if len(ranks) == 0:
+        return float("nan")
+    negatives = sample - 1
+    before = (ranks - 1.0) / np.maximum(candidates - 1, 1)  # p [n]
+    terms = [comb(negatives, i) * before**i * (1.0 - before) ** (negatives - i) for i in range(min(k, sample))]
+    return float(np.sum(terms, axis=0).mean())
+
+
 def evaluation_of(
     ranks: Ranks,
     *,
@@ -103,8 +134,14 @@ def evaluation_of(
     protocol: JsonObject,
     hits: Sequence[int] = (1, 3, 10),
     tie_seed: int = 0,
+    graph: str | None = None,
 ) -> Evaluation:
-    """Summarize ranks in every way that is asked for. ``seen [N]`` says which entities occur in training."""
+    """Summarize ranks in every way that is asked for.
+
+    Args:
+        seen: which entities occur in training, ``[N]``.
+        graph: the name of the graph, where it is not the one that was trained on.
+    """
     drawn, n = ranks.random(tie_seed), len(ranks.triples)
     known_entities = np.tile(seen[ranks.triples[:, 0]] & seen[ranks.triples[:, 2]], 2)
     relation_ids = np.tile(ranks.triples[:, 1], 2)
@@ -125,4 +162,6 @@ def evaluation_of(
         },
         protocol=protocol,
         ranks=ranks,
+        graph=graph,
+        hits_10_of_50=None if graph is None else sampled_hits(ranks.worst, ranks.candidates),
     )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.config.build import build_loss, build_model
+from tuckerkg.config.build import build_embedding_model, build_loss
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.read import Rows, TripleTable, read_rows, write_rejects
 from tuckerkg.data.triple_sets import rows_among
@@ -109,7 +109,7 @@ def _version(
     steps: int,
     progress: ProgressFunction | None,
 ) -> Version:
-    """Give the new entities rows in the tables; those that were added before keep theirs."""
+    """Give new entities rows in the tables, where the model has any; those that were added before keep theirs."""
     before = run.added
     rows = {} if run.members else _rows(run, fresh, labels, steps, progress)
     return Version(
@@ -126,9 +126,11 @@ def _version(
 def _rows(
     run: Run, fresh: np.ndarray, labels: Mapping[str, int], steps: int, progress: ProgressFunction | None
 ) -> dict[str, Tensor]:
-    """The rows of all entities that came after training, in each of the model's entity tables."""
+    """The rows of all entities that came after training, in each of the model's entity tables, if it has any."""
+    if not isinstance(run.model, Model):
+        return {}
     everything = np.concatenate([run.split("train"), fresh])
-    model = with_new_entities(run, everything, len(labels))
+    model = with_new_entities(run, run.model, everything, len(labels))
     if labels and steps:
         fold_in(model, build_loss(run.settings), everything, len(run.entities), steps=steps, progress=progress)
     rows = {"entities": model.entities.detach()[run.num_trained :]}
@@ -137,11 +139,11 @@ def _rows(
     return rows
 
 
-def with_new_entities(run: Run, triples: np.ndarray, count: int) -> Model:
-    """The run's model with ``count`` more entities, at the mean of entities with the same relations."""
+def with_new_entities(run: Run, trained: Model, triples: np.ndarray, count: int) -> Model:
+    """The run's ``trained`` model with ``count`` more entities, at the mean of entities with the same relations."""
     now = len(run.entities)
-    model = build_model(run.settings, now + count, len(run.relations)).to(run.model.entities.device)
-    state: JsonObject = dict(run.model.state_dict())
+    model = build_embedding_model(run.settings, now + count, len(run.relations)).to(trained.entities.device)
+    state: JsonObject = dict(trained.state_dict())
     if count:
         rows = start_rows(state["entities"].cpu(), triples, now, len(run.relations)).to(state["entities"])
         state["entities"] = torch.cat([state["entities"], rows])

@@ -138,6 +138,11 @@ def _check_members(runs: Sequence[Run]) -> None:
     for place, run in enumerate(runs):
         if places.index(places[place]) != place:
             raise TuckerkgError(f"{run.path}: is named twice; a blend takes each run once")
+        if run.graph is not None:
+            raise TuckerkgError(
+                f"{run.path}: answers for {run.graph.name}, and weights are fitted on the graph of training; blend the "
+                "run itself"
+            )
         if run.version != 1:
             raise TuckerkgError(
                 f"{run.path}: is version {run.version}, with facts that were added after training; blend the run as it "

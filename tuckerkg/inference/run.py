@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.config.build import build_model, build_scorer
+from tuckerkg.config.build import AnyModel, build_model, build_scorer
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.data.from_memory import table_of
 from tuckerkg.data.labels import Labels
@@ -32,12 +33,13 @@ from tuckerkg.explain.explainer import Explainer, Explanation, explain_fact
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.add_facts import add_facts
 from tuckerkg.inference.export import vector_frame, write_vectors
+from tuckerkg.inference.other_graph import OtherGraph, read_other_graph
 from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.inference.retrieval import Retrieval, retriever_of
 from tuckerkg.nn.blend_scorer import BlendScorer
-from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.model import Model, ParameterCounts, choose_device
+from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Scorer
+from tuckerkg.nn.model import ParameterCounts, choose_device
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_folder import RunFolder, check_place
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _AT_VERSION = re.compile(r"(.+)@([0-9]{1,9})")
+VALID_AND_TEST = "valid+test"
 
 
 class Run:
@@ -60,7 +63,14 @@ class Run:
         version: one that ``add`` made; 1 is the run as it was trained, None the newest.
         checkpoint: whose weights to use: "best", "newest" or a step.
         scorer: what scores, where it is not the model that the settings describe.
+
+    Attributes:
+        graph: the graph that it answers for, where that is not the one it was trained on (``on``).
     """
+
+    graph: OtherGraph | None = None
+    _trained: Run | None = None  # the run that ``on`` was called on
+    _copied: Run | None = None  # kept, since a temporary run folder is removed together with its run
 
     def __init__(
         self,
@@ -90,7 +100,7 @@ class Run:
         self.entities = Labels("entity", labels, titles)
         self.relations = Labels("relation", folder.relations(), folder.relation_titles())
         self.members: tuple[Run, ...] = ()  # of a blend
-        self._model: Model | None = None
+        self._model: AnyModel | None = None
         if self.settings.kind == "blend":
             self.members = self._opened_members()
         else:
@@ -107,8 +117,8 @@ class Run:
         return tuple(Run(folder, version=self.version) for folder in member_folders(self.path, count))
 
     @property
-    def model(self) -> Model:
-        """Embeddings, encoder and decoder; a blend has none of its own."""
+    def model(self) -> AnyModel:
+        """What was trained; a blend has none of its own."""
         if self._model is None:
             raise TuckerkgError(f"{self.path}: a blend has no model of its own; run.members[0].model is its first one")
         return self._model
@@ -135,8 +145,15 @@ class Run:
         """The validations during training, oldest first."""
         return self.folder.metrics.rows()
 
+    @property
+    def graph_name(self) -> str:
+        """The name of the graph that it answers for."""
+        return self.settings.dataset if self.graph is None else self.graph.name
+
     def split(self, name: str) -> np.ndarray:
         """The triples of a split, ``[n, 3]``; what was added after training counts as training's."""
+        if self.graph is not None:
+            return self.graph.splits[name]
         triples = self.folder.split(name)
         if name == "train" and self.added is not None:
             return np.concatenate([triples, self.added.triples])
@@ -149,7 +166,7 @@ class Run:
             return self._scorer
         if self.members:
             return BlendScorer([member.scorer for member in self.members], self._weights["weights"])
-        return build_scorer(self.settings, self.model, self.split("train"))
+        return build_scorer(self.model, self.split("train"))
 
     @property
     def uses_messages(self) -> bool:
@@ -158,9 +175,14 @@ class Run:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Turn scores into probabilities: as stored in the run folder, else fitted on validation and stored."""
+        """Turn scores into probabilities: as stored in the run folder, else fitted on validation and stored.
+
+        For another graph it is the one that was fitted on the validation split of training, by relation.
+        """
         if not self.calibrated:
             return Calibration()
+        if self._trained is not None:
+            return self._trained.calibration
         if self._scorer is not None:  # what is stored belongs to the folder's own model
             return fit_calibration(self.scorer, self.split("train"), self.split("valid"))
         stored = self.folder.calibration(self.step, self.version)
@@ -176,24 +198,37 @@ class Run:
 
         Known facts are left out: training's, and for the test split validation's too.
         """
-        best = best_candidates(self.scorer, self._known_before(split), self.split(split))
+        known = self._known_before(split)
+        best = best_candidates(self.scorer, known, self._held_out(split))
         return reliability(best, self.calibration)
 
     def conformal(self, coverage: float = 0.9) -> Conformal:
-        """Answer sets that hold the answer with probability ``coverage``, fitted on validation."""
+        """Answer sets that hold the answer with probability ``coverage``, fitted on the graph's validation split."""
         if not 0.0 < coverage < 1.0:
             raise TuckerkgError(f"coverage is {coverage}, expected a share between 0 and 1, such as 0.9")
-        return fit_conformal(self.scorer, self.split("train"), self.split("valid"), coverage)
+        return fit_conformal(self.scorer, self.split("train"), self._held_out("valid"), coverage)
 
     def answer_set_coverage(self, split: str = "test", coverage: float = 0.9) -> Coverage:
         """How often answer sets hold the answer on a held-out split, by direction, and how large they are."""
         known = [self.split(name) for name in SPLITS]
-        return measure_coverage(self.scorer, self.conformal(coverage), known, self.split(split))
+        return measure_coverage(self.scorer, self.conformal(coverage), known, self._held_out(split))
 
     def _known_before(self, split: str) -> list[np.ndarray]:
         if split not in SPLITS[1:]:
             raise UnknownNameError(f"{split!r} is not held out, expected valid or test")
         return [self.split(name) for name in SPLITS[: SPLITS.index(split)]]
+
+    def _held_out(self, split: str) -> np.ndarray:
+        """The triples of a split, or of two joined by a plus. Raises RunFolderError where there are none."""
+        triples = np.concatenate([self.split(name) for name in split.split("+")])
+        if len(triples):
+            return triples
+        if self.graph is None:
+            raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
+        raise RunFolderError(
+            f"{self.graph.name}: nothing is held out of this graph as {split}, all of its facts are what answers come "
+            "from; give a folder with train, valid and test files"
+        )
 
     def evaluate(
         self, split: str = "test", progress: ProgressFunction | None = None, *, messages: bool = True
@@ -201,24 +236,21 @@ class Run:
         """Filtered ranks of a split over all entities, in both directions.
 
         Args:
-            split: test, valid or train. Validation is filtered as in training, without the test split.
+            split: test, valid or train. Validation is filtered as in training, without the test split. For another
+                graph every split is filtered by all three, and valid+test are both held-out splits together.
             progress: called with the questions done and their total.
             messages: False encodes without any edge, to see what the messages bring.
         """
-        if split not in SPLITS:
-            raise UnknownNameError(
-                f"there is no split {split!r}, only {', '.join(SPLITS)}.{did_you_mean(split, SPLITS)}"
-            )
-        filtered_by = SPLITS if split == "test" else SPLITS[:2]
+        self._check_split(split)
+        filtered_by = SPLITS if self.graph is not None or split == "test" else SPLITS[:2]
         splits = {name: self.split(name) for name in filtered_by}
-        if len(splits[split]) == 0:
-            raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
+        asked = self._held_out(split)
         scorer, tie_seed = self.scorer, self.settings.evaluate.tie_seed
         if not messages and isinstance(scorer, ReadsEdges):
             scorer = scorer.without(range(len(splits["train"])))
         known = KnownTails.from_splits(list(splits.values()), scorer.num_relations)
         return evaluation_of(
-            rank(scorer, splits[split], known, progress=progress),
+            rank(scorer, asked, known, progress=progress),
             split=split,
             seen=seen_entities(splits["train"], scorer.num_entities),
             relation_names=list(self.relations.labels),
@@ -227,7 +259,26 @@ class Run:
             ),
             hits=self.settings.evaluate.hits,
             tie_seed=tie_seed,
+            graph=None if self.graph is None else self.graph.name,
         )
+
+    def _check_split(self, split: str) -> None:
+        if self.graph is None and split == VALID_AND_TEST:
+            raise UnknownNameError(
+                f"{self.path}: the weights were chosen on validation, so it is no test together with the test split; "
+                "valid+test is for a graph that the run was not trained on"
+            )
+        splits = SPLITS if self.graph is None else (*SPLITS, VALID_AND_TEST)
+        if split not in splits:
+            raise UnknownNameError(
+                f"there is no split {split!r}, only {', '.join(splits)}.{did_you_mean(split, splits)}"
+            )
+
+    def evaluation_file(self, split: str) -> Path:
+        """Where ``tuckerkg evaluate`` keeps what it found on a split."""
+        of_graph = "" if self.graph is None else f"{self.graph.file_name}-"
+        of_version = "" if self.version == 1 else f"-version{self.version}"
+        return self.path / f"evaluation-{of_graph}{split}{of_version}.json"
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -308,6 +359,53 @@ class Run:
             self.explainer, self.entities, self.relations, fact, weighed.probability, weighed.known, k, progress
         )
 
+    def on(self, graph: Any) -> Run:
+        """Answer for a graph that this run was not trained on, with the same weights: nothing is trained or stored.
+
+        Args:
+            graph: whatever ``tuckerkg.train`` takes: a dataset's name, a path, a ``Dataset`` or a graph in memory. Its
+                relations are those of the run, by label; its entities may be any. Answers come from its train split,
+                valid and test are held out of it; one file without splits is all facts.
+
+        Raises:
+            InputError: the graph cannot be read, or has relations that were not trained.
+            TuckerkgError: this run's model has a vector for each entity of its own graph, and none for others.
+        """
+        if self._trained is not None:
+            second = self._trained.on(graph)
+            return second if self.calibrated else second.uncalibrated()
+        scorer = self.scorer
+        if self.members:
+            raise TuckerkgError(
+                f"{self.path}: a blend answers for the graph of its members only; a member that starts from the "
+                "question can be asked by itself: run.members[0].on(graph)"
+            )
+        if not isinstance(scorer, AnswersOtherGraphs):
+            raise TuckerkgError(
+                f"{self.path}: this model learnt a vector for each entity it was trained with and has none for the "
+                "entities of another graph; train one that starts from the question, --set kind=paths"
+            )
+        other = self._copy()
+        other.graph, other._trained = read_other_graph(graph, self.relations), self
+        other.entities, other.relations = other.graph.entities, other.graph.relations
+        other._scorer = scorer.on(other.split("train"), len(other.entities))
+        return other
+
+    def uncalibrated(self) -> Run:
+        """The same run with the sigmoid of the score as probability."""
+        other = self._copy()
+        other.calibrated = False
+        return other
+
+    def _copy(self) -> Run:
+        """The same weights, with nothing computed from them yet."""
+        other = copy.copy(self)
+        other._copied = self
+        for name, member in vars(Run).items():
+            if isinstance(member, cached_property):
+                vars(other).pop(name, None)
+        return other
+
     def add(
         self,
         facts: Any,
@@ -324,6 +422,11 @@ class Run:
         Returns:
             The new version of this run; ``added.report`` counts what became of the rows.
         """
+        if self.graph is not None:
+            raise TuckerkgError(
+                f"{self.graph.name}: facts are added to the graph that a run was trained on; put these into the graph "
+                "itself and call on(graph) again, nothing needs training"
+            )
         source = facts if isinstance(facts, str | os.PathLike) else table_of(facts)
         add_facts(self, source, options, progress=progress)
         return Run(self.folder, calibrated=self.calibrated)
@@ -334,6 +437,11 @@ class Run:
         Raises:
             RunFolderError: the place is taken or cannot be written.
         """
+        if self.graph is not None:
+            raise TuckerkgError(
+                f"{self.graph.name}: a run folder holds the graph that was trained on; save the run itself, and call "
+                "on(graph) after loading it"
+            )
         check_place(Path(path))
         shutil.copytree(self.path, path, dirs_exist_ok=True)
         return Path(path)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from tuckerkg.batches.batch import Batch
+from tuckerkg.batches.questions import QuestionBatch
 from tuckerkg.losses.regularizers import BatchVectors, Regularizer
 from tuckerkg.losses.streaming import streamed_loss
 from tuckerkg.nn.contracts import Loss
 from tuckerkg.nn.model import Model
+from tuckerkg.nn.paths import Hide, PathModel
 from tuckerkg.types import Precision
+
+
+class Minimized(Protocol):
+    """What a training step minimizes, for models and batches of one kind."""
+
+    def __call__(self, model: Any, batch: Any) -> Tensor:
+        """A scalar."""
+        ...
 
 
 class Objective:
@@ -58,3 +69,19 @@ class Objective:
             for regularizer in self.regularizers:
                 value = value + regularizer(vectors)
         return value
+
+
+class QuestionObjective:
+    """Softmax cross entropy over all entities for messages that start from the question; see ``PathModel.loss``.
+
+    Args:
+        hide: which edges a training question must not use.
+        least_gradient: below it, gradients of scores are rounded at random.
+    """
+
+    def __init__(self, hide: Hide, least_gradient: float) -> None:
+        self.hide, self.least_gradient = hide, least_gradient
+
+    def __call__(self, model: PathModel, batch: QuestionBatch) -> Tensor:
+        """The mean loss of the batch's questions."""
+        return model.loss(batch.graph, batch.questions, hide=self.hide, least_gradient=self.least_gradient)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
 from torch import Tensor
 
 from tuckerkg.graph.message_graph import MessageGraph, Normalize, Order
@@ -62,6 +63,15 @@ class ReadsEdges(Protocol):
 
     def important_edges(self, head: int, relation: int, tail: int, count: int) -> list[tuple[int, float]]:
         """The ``count`` facts that carry most of a score: rows of the training triples, and the log share lost."""
+        ...
+
+
+@runtime_checkable
+class AnswersOtherGraphs(Protocol):
+    """A scorer without parameters of its own for entities, so that its weights answer for any graph."""
+
+    def on(self, train: np.ndarray, num_entities: int) -> Scorer:
+        """The same weights over other facts ``[n, 3]``; ids of relations mean what they mean here."""
         ...
 
 

@@ -57,7 +57,8 @@ class RunReport:
         run, settings = self.run, self.run.settings
         counts = run.counts()
         return {
-            "dataset": settings.dataset,
+            "dataset": run.graph_name,
+            **({} if run.graph is None else {"trained on": settings.dataset}),
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "triples": " / ".join(f"{len(run.split(name)):,}" for name in ("train", "valid", "test")),
@@ -87,14 +88,13 @@ def report_of(run: Run, log: LogFunction = ignore) -> RunReport:
     test = run.evaluate("test")
     relations, degrees = parts_of(run, test)
     log("measuring probabilities")
-    plain = Run(run.folder, calibrated=False, version=run.version)
     return RunReport(
         run=run,
         test=test,
         relations=relations,
         degrees=degrees,
         calibrated=run.reliability(),
-        plain=plain.reliability(),
+        plain=run.uncalibrated().reliability(),
         coverage=run.answer_set_coverage(),
         examples=_examples(run, test),
     )

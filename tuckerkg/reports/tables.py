@@ -55,7 +55,9 @@ def show_dataset(dataset: Dataset) -> None:
 def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
     """The readable table of an evaluation."""
     hits = list(evaluation.hits)
-    table = Table(title=f"{evaluation.split} split, filtered, both directions, all entities", title_justify="left")
+    graph = "" if evaluation.graph is None else f"{printable(evaluation.graph)}: "
+    title = f"{graph}{evaluation.split} split, filtered, both directions, all entities"
+    table = Table(title=Text(title), title_justify="left")
     for column in ("", "MRR", *(f"Hits@{k}" for k in hits), "mean rank", "adjusted", "queries"):
         table.add_column(column, justify="left" if not column else "right")
     for name, metrics in _parts(evaluation):
@@ -65,10 +67,16 @@ def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
         for name, metrics in sorted(evaluation.by_relation.items(), key=lambda item: -item[1].queries):
             table.add_row(Text(printable(name)), *_cells(metrics, hits))
     _console().print(table)
+    unseen = "that training never saw" if evaluation.graph is None else "that none of the graph's facts name"
     print(
         f"ties: random, seed {evaluation.protocol['tie_seed']}; protocol {evaluation.protocol['fingerprint']}; "
-        f"{evaluation.unseen_triples:,} triples with an entity that training never saw"
+        f"{evaluation.unseen_triples:,} triples with an entity {unseen}"
     )
+    if evaluation.hits_10_of_50 is not None:
+        print(
+            f"for tables that rank among 50 sampled candidates, and for nothing else: Hits@10 of 50 is "
+            f"{evaluation.hits_10_of_50:.4f}"
+        )
 
 
 def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets: Coverage) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tuckerkg.data.triple_sets import SPLITS
+from tuckerkg.evaluation.protocol import split_sha256
 from tuckerkg.inference.predictions import Prediction
 from tuckerkg.inference.predictor import Question
 from tuckerkg.inference.run import Run
@@ -248,7 +249,8 @@ class Engine:
     def _about(self) -> schemas.About:
         run, settings = self.run, self.run.settings
         facts = {
-            "dataset": settings.dataset,
+            "dataset": run.graph_name,
+            **({} if run.graph is None else {"trained on": settings.dataset}),
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
@@ -265,18 +267,21 @@ class Engine:
             facts=facts,
             curve=curve,
             test=self._kept_evaluation(),
-            calibration=run.reliability("valid").as_dict(),
+            calibration=run.reliability("valid").as_dict() if len(run.split("valid")) else None,
         )
 
     def _kept_evaluation(self) -> dict[str, Any] | None:
         """The figures that ``tuckerkg evaluate`` has written for the weights that are served, if it has."""
-        path = self.run.path / "evaluation-test.json"
+        path = self.run.evaluation_file("test")
         if self.run.version != 1 or not path.is_file():
             return None
         kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if kept.get("step") != self.run.step:
+        if kept.get("step") != self.run.step or kept.get("protocol", {}).get("split_sha256") != self._sha256():
             return None
         return {key: value for key, value in kept.items() if isinstance(value, int | float)}
+
+    def _sha256(self) -> dict[str, str]:
+        return {name: split_sha256(self.run.split(name)) for name in SPLITS}
 
 
 def answer_of(fact: Prediction) -> schemas.Answer:

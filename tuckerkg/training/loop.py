@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.batches.batch import Batch
+from tuckerkg.batches.batch import StepBatch
 from tuckerkg.batches.prefetch import Prefetch
-from tuckerkg.config.build import build_batches, build_model, build_objective
+from tuckerkg.config.build import build_model, build_training
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.errors import NonFiniteError
 from tuckerkg.nn.model import choose_device
@@ -58,9 +58,8 @@ class _Loop:
         torch.manual_seed(settings.train.seed)
         self.model = build_model(settings, len(folder.entities()), len(relations)).to(self.device)
         self.optimizer = ModelOptimizer(self.model, settings.train.optimizer, settings.train.lr)
-        self.objective = build_objective(settings, self.model)
         splits = {name: folder.split(name) for name in ("train", "valid")}
-        self.batches = build_batches(settings, self.model, self.objective.loss, splits["train"])
+        self.objective, self.batches = build_training(settings, self.model, splits["train"])
         self.validation = Validation(splits, relations, settings, self.model)
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.total_steps = settings.train.steps or max(1, round(settings.train.epochs * self.steps_per_epoch))
@@ -87,7 +86,7 @@ class _Loop:
             self._save()
             raise
 
-    def _step(self, batch: Batch) -> None:
+    def _step(self, batch: StepBatch) -> None:
         step, train = self.state.step, self.settings.train
         lr = learning_rate(train, step, self.total_steps)
         self.optimizer.set_lr(lr)

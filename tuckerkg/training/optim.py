@@ -59,12 +59,13 @@ class RowwiseAdagrad(torch.optim.Optimizer):
 class ModelOptimizer:
     """All parameters of a model under one name: the entity table may have an optimizer of its own."""
 
-    def __init__(self, model: Model, name: OptimizerName, lr: float) -> None:
+    def __init__(self, model: nn.Module, name: OptimizerName, lr: float) -> None:
         self.names = {id(parameter): key for key, parameter in model.named_parameters()}
         self.parameters = dict(model.named_parameters())
-        table = [model.entities]
-        others = [parameter for parameter in model.parameters() if parameter is not model.entities]
-        model.sparse_rows = name in LAZY
+        table = [self.parameters["entities"]] if "entities" in self.parameters else []  # a path model has none
+        others = [parameter for parameter in model.parameters() if not any(parameter is row for row in table)]
+        if isinstance(model, Model):
+            model.sparse_rows = name in LAZY
         self.parts: list[torch.optim.Optimizer]
         if name == "lazy-adam":
             self.parts = [torch.optim.SparseAdam(table, lr=lr), torch.optim.Adam(others, lr=lr, fused=True)]

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import torch
 
-from tuckerkg.config.build import build_batches, build_model, build_objective
+from tuckerkg.config.build import build_model, build_training
 from tuckerkg.config.settings import Settings
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.training.optim import ModelOptimizer
@@ -21,8 +21,7 @@ def seconds_per_epoch(dataset: Dataset, settings: Settings) -> float:
         torch.manual_seed(0)
         model = build_model(settings, len(dataset.entities), len(dataset.relations))
         optimizer = ModelOptimizer(model, settings.train.optimizer, settings.train.lr)
-        objective = build_objective(settings, model)
-        batches = build_batches(settings, model, objective.loss, dataset.train)
+        objective, batches = build_training(settings, model, dataset.train)
         times = []
         last = batches.steps_per_epoch * max(1, int(settings.train.epochs)) - 1
         for step in (0, *np.linspace(0, last, TIMED_STEPS).astype(int).tolist()):

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuckerkg.config.build import build_scorer
+from tuckerkg.config.build import AnyModel, build_scorer
 from tuckerkg.config.settings import Settings
 from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
 from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
 from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
-from tuckerkg.nn.model import Model
 from tuckerkg.types import ProgressFunction
 
 
 class Validation:
-    """Ranks the validation split, filtered by train and valid: the test split is not opened.
+    """Ranks the validation split or a part of it, filtered by train and valid: the test split is not opened.
 
     Args:
         splits: triples ``[n, 3]`` of train and valid.
         relations: relation labels.
     """
 
-    def __init__(self, splits: dict[str, np.ndarray], relations: list[str], settings: Settings, model: Model) -> None:
+    def __init__(
+        self, splits: dict[str, np.ndarray], relations: list[str], settings: Settings, model: AnyModel
+    ) -> None:
         self.settings, self.model, self.splits, self.relations = settings, model, splits, relations
         self.known = KnownTails.from_splits(list(splits.values()), model.num_relations)
         self.graph = model.message_graph(splits["train"])
+        self.asked = _some(splits["valid"], settings.train.validate_on)
         self.seen = seen_entities(splits["train"], model.num_entities)
         self.protocol = describe_protocol(
             splits,
@@ -37,8 +39,8 @@ class Validation:
 
     def __call__(self, progress: ProgressFunction | None = None) -> Evaluation:
         """Encode once and rank."""
-        scorer = build_scorer(self.settings, self.model, self.splits["train"], self.graph)
-        ranks = rank(scorer, self.splits["valid"], self.known, progress=progress)
+        scorer = build_scorer(self.model, self.splits["train"], self.graph)
+        ranks = rank(scorer, self.asked, self.known, progress=progress)
         return evaluation_of(
             ranks,
             split="valid",
@@ -48,3 +50,10 @@ class Validation:
             hits=self.settings.evaluate.hits,
             tie_seed=self.settings.evaluate.tie_seed,
         )
+
+
+def _some(triples: np.ndarray, most: int) -> np.ndarray:
+    """Random rows, the same whenever they are asked for, whatever the seed of training; 0: all."""
+    if not most or most >= len(triples):
+        return triples
+    return np.asarray(triples[np.sort(np.random.default_rng(0).permutation(len(triples))[:most])])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
-from tuckerkg.config.build import build_model
+from tuckerkg.config.build import build_embedding_model
 from tuckerkg.config.settings import parse_settings
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.model import Model
@@ -37,7 +37,7 @@ def warm_start(folder: RunFolder, former: RunFolder) -> list[str]:
     settings = parse_settings(folder.settings, str(folder.path))
     with torch.random.fork_rng():
         torch.manual_seed(settings.train.seed)
-        model = build_model(settings, len(folder.entities()), len(folder.relations()))
+        model = build_embedding_model(settings, len(folder.entities()), len(folder.relations()))
     best = former.checkpoints.weights("best")
     taken = _matching(model, best.weights, former)
     if settings.start.tables == "interleaved":

@@ -1,0 +1,75 @@
+"""Training questions for messages that start from the head: one fact of the graph each, asked in one direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.batches.phases import Schedule
+from tuckerkg.data.triple_sets import add_inverses
+from tuckerkg.graph.in_edges import in_edges
+from tuckerkg.graph.known_tails import KnownTails, rows_of
+from tuckerkg.kernels.questions.graph import QuestionGraph, Questions
+
+
+@dataclass(frozen=True)
+class QuestionBatch:
+    """Questions of a step, and the graph that they are asked of."""
+
+    graph: QuestionGraph
+    questions: Questions
+
+    @property
+    def heads(self) -> Tensor:
+        """Heads, ``[B]``."""
+        return torch.from_numpy(self.questions.heads)
+
+    def to(self, device: torch.device | str) -> QuestionBatch:
+        """The same batch: the model moves what it needs."""
+        return self
+
+
+class QuestionBatches:
+    """Walks all facts and their inverses in a shuffled order, a new one each epoch.
+
+    Args:
+        train: training triples ``[n, 3]``.
+        questions: questions of a step.
+    """
+
+    def __init__(self, train: np.ndarray, num_entities: int, num_relations: int, seed: int, *, questions: int) -> None:
+        self.facts = add_inverses(train, num_relations)  # [2n, 3]
+        self.known = KnownTails.of(torch.from_numpy(self.facts), 2 * num_relations)
+        self.graph = QuestionGraph(in_edges(train, num_entities, num_relations))
+        self.seed, self.size = seed, min(questions, len(self.facts))
+        self.steps_per_epoch = -(-len(self.facts) // self.size)
+        self.schedule = Schedule((), self.steps_per_epoch)
+        self._order: tuple[int, np.ndarray] | None = None
+
+    def batch(self, step: int) -> QuestionBatch:
+        """The batch of ``step``, a function of (seed, step)."""
+        epoch, part = divmod(step, self.steps_per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            self._order = (epoch, np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.facts)))
+        heads, relations, tails = self.facts[self._order[1][part * self.size : (part + 1) * self.size]].T
+        offsets, known = self.known.find(torch.from_numpy(heads.copy()), torch.from_numpy(relations.copy()))
+        rows = rows_of(offsets).numpy()
+        others = known.numpy() != tails[rows]  # the other answers that training knows
+        starts = np.zeros(len(heads) + 1, np.int64)
+        np.cumsum(np.bincount(rows[others], minlength=len(heads)), out=starts[1:])
+        seed = int(np.random.SeedSequence([self.seed, 4, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        return QuestionBatch(
+            self.graph,
+            Questions(
+                heads.copy(),
+                relations.copy(),
+                np.arange(len(heads) + 1),
+                tails.copy(),
+                starts,
+                known.numpy()[others],
+                seed,
+            ),
+        )

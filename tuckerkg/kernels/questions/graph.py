@@ -1,0 +1,125 @@
+"""A graph that questions are asked of, one question per thread at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+
+from tuckerkg.graph.in_edges import InEdges
+from tuckerkg.kernels.questions.arrays import Shape, Space, Weights, new_space
+from tuckerkg.kernels.questions.passes import answer_questions, train_questions
+from tuckerkg.kernels.questions.vector_rows import Width
+
+SLOTS = 16  # gradients are summed per slot, then over slots in order: the same bits for any number of threads
+ROOM = 4_096  # rows that a thread begins with
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Training questions: ``tails`` are the answers whose edges are hidden, ``known`` other answers, not candidates."""
+
+    heads: np.ndarray  # [B] int64
+    relations: np.ndarray  # [B] int64, below 2R
+    tail_starts: np.ndarray  # [B + 1] int64
+    tails: np.ndarray  # [K] int64
+    known_starts: np.ndarray  # [B + 1] int64
+    known: np.ndarray  # [M] int64
+    seed: int = 0  # of the rounding of small gradients
+
+    def answers(self, row: int) -> np.ndarray:
+        """The answers of one question whose edges are hidden."""
+        return self.tails[self.tail_starts[row] : self.tail_starts[row + 1]]
+
+    def other_answers(self, row: int) -> np.ndarray:
+        """Its other known answers."""
+        return self.known[self.known_starts[row] : self.known_starts[row + 1]]
+
+
+class QuestionGraph:
+    """A graph that questions are asked of, with the memory that threads use again from one question to the next.
+
+    Args:
+        edges: the graph.
+    """
+
+    def __init__(self, edges: InEdges) -> None:
+        self.edges = edges
+        self._free: dict[tuple[int, int, np.dtype[Any]], SimpleQueue[Space]] = {}
+
+    def train(
+        self, shape: Shape, weights: Weights, questions: Questions, *, whole_pair: bool, least: float = 0.0
+    ) -> tuple[float, list[np.ndarray]]:
+        """The mean loss, and its gradients in the order of ``Weights``.
+
+        Args:
+            whole_pair: hide all edges between the head and an answer, not only the question's own.
+            least: gradients of scores below this are rounded to it or to 0 at random, without bias; 0 leaves them.
+        """
+        count = len(questions.heads)
+        slots = min(SLOTS, count)
+        ends = np.cumsum([array.size for array in weights])
+        sums = np.zeros((slots, ends[-1]), weights.queries.dtype)
+        values = np.empty(count, np.float64)
+
+        def ask(slot: int, space: Space, begin: int) -> tuple[int, int]:
+            grads = Weights(*np.split(sums[slot], ends[:-1]))
+            found: tuple[int, int] = train_questions(
+                Width(shape.width), self.edges, weights, grads, space, questions.heads, questions.relations,
+                questions.tail_starts, questions.tails, questions.known_starts, questions.known,
+                begin, slots, whole_pair, shape.power, 1.0 / count, least, questions.seed, values,
+            )  # fmt: skip
+            return found
+
+        self._run(shape, weights, ask, slots)
+        summed = sums[0]
+        for slot in range(1, slots):
+            summed += sums[slot]
+        return float(values.sum()), np.split(summed, ends[:-1])
+
+    def answer(self, shape: Shape, weights: Weights, heads: np.ndarray, relations: np.ndarray) -> np.ndarray:
+        """Scores of every entity, ``[B, N]``."""
+        out = np.empty((len(heads), self.edges.num_entities), weights.queries.dtype)
+        slots = min(SLOTS, len(heads))
+
+        def ask(slot: int, space: Space, begin: int) -> tuple[int, int]:
+            found: tuple[int, int] = answer_questions(
+                Width(shape.width), self.edges, weights, space, heads, relations, begin, slots, shape.power, out
+            )
+            return found
+
+        self._run(shape, weights, ask, slots)
+        return out
+
+    def _run(
+        self, shape: Shape, weights: Weights, ask: Callable[[int, Space, int], tuple[int, int]], slots: int
+    ) -> None:
+        """Call ``ask`` for every slot, on as many threads as PyTorch has."""
+        dtype = weights.queries.dtype
+        free = self._free.setdefault((shape.width, shape.layers, dtype), SimpleQueue())
+
+        def work(slot: int) -> None:
+            try:
+                space = free.get_nowait()
+            except Empty:
+                space = new_space(self.edges, shape, ROOM, dtype)
+            begin = slot
+            while True:
+                begin, needed = ask(slot, space, begin)
+                if begin < 0:
+                    break
+                space = new_space(self.edges, shape, needed + needed // 4, dtype)
+            free.put(space)
+
+        threads = min(torch.get_num_threads(), slots)
+        if threads <= 1:
+            for slot in range(slots):
+                work(slot)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(slots)))

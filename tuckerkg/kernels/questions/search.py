@@ -1,0 +1,146 @@
+"""Which entities a question's messages reach, and along which edges."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def _is_hidden(target, source, relation, head, asked, inverse, tails, whole_pair):
+    """Whether the edge (source, relation, target) is hidden from the question (head, asked) with answers ``tails``."""
+    if target == head and (whole_pair or relation == inverse):
+        for tail in tails:
+            if source == tail:
+                return True
+    if source == head and (whole_pair or relation == asked):
+        for tail in tails:
+            if target == tail:
+                return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def reach(edges, space, head, asked, tails, whole_pair, layers):
+    """Breadth-first search along edges that are not hidden; the graph holds every edge in both directions."""
+    place, order, counts, watched = space.place, space.order, space.counts, space.watched
+    if len(tails):
+        watched[head] = 1
+        for tail in tails:
+            watched[tail] = 1
+    place[head], order[0], counts[0] = 0, head, 1
+    found, start = 1, 0
+    for layer in range(layers):
+        end = found
+        ahead = 0
+        for position in range(start, end):
+            ahead += edges.starts[order[position] + 1] - edges.starts[order[position]]
+        if ahead > 4 * len(place):  # quicker to ask each entity that is not reached yet for a neighbour that is
+            for entity in range(len(place)):
+                if place[entity] < 0 and _meets(edges, space, entity, end, head, asked, tails, whole_pair):
+                    place[entity], order[found] = found, entity
+                    found += 1
+        else:
+            for position in range(start, end):
+                found = _expand(edges, space, order[position], found, head, asked, tails, whole_pair)
+        start = end
+        counts[layer + 1] = found
+    space.bases[0] = 0
+    for level in range(layers + 1):
+        space.bases[level + 1] = space.bases[level] + counts[level]
+
+
+@njit(nogil=True, cache=True)
+def _expand(edges, space, target, found, head, asked, tails, whole_pair):
+    """Append the neighbours of ``target`` that are new to the order; returns how many it holds then."""
+    place, order = space.place, space.order
+    if not space.watched[target]:
+        for edge in range(edges.starts[target], edges.starts[target + 1]):
+            source = edges.sources[edge]
+            if place[source] < 0:
+                place[source], order[found] = found, source
+                found += 1
+        return found
+    inverse = (asked + edges.num_relations) % (2 * edges.num_relations)
+    edge = edges.starts[target]
+    for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
+        relation = edges.run_relations[run]
+        while edge < edges.run_ends[run]:
+            source = edges.sources[edge]
+            if place[source] < 0 and not _is_hidden(target, source, relation, head, asked, inverse, tails, whole_pair):
+                place[source], order[found] = found, source
+                found += 1
+            edge += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _meets(edges, space, target, end, head, asked, tails, whole_pair):
+    """Whether an edge that is not hidden joins ``target`` to one of the first ``end`` entities of the order."""
+    place, limit = space.place, np.uint32(end)
+    if not space.watched[target]:
+        for edge in range(edges.starts[target], edges.starts[target + 1]):
+            if np.uint32(place[edges.sources[edge]]) < limit:  # -1 is the largest number
+                return True
+        return False
+    inverse = (asked + edges.num_relations) % (2 * edges.num_relations)
+    edge = edges.starts[target]
+    for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
+        relation = edges.run_relations[run]
+        while edge < edges.run_ends[run]:
+            source = edges.sources[edge]
+            if np.uint32(place[source]) < limit and not _is_hidden(
+                target, source, relation, head, asked, inverse, tails, whole_pair
+            ):
+                return True
+            edge += 1
+    return False
+
+
+@njit(nogil=True, cache=True)
+def forget(space, tails, layers):
+    """Make the search's arrays ready for the next question."""
+    for position in range(space.counts[layers]):
+        entity = space.order[position]
+        space.place[entity] = -1
+        space.watched[entity] = 0
+    for tail in tails:
+        space.watched[tail] = 0
+
+
+@njit(nogil=True, cache=True)
+def localize(edges, space, head, asked, tails, whole_pair, layers, power):
+    """In-edges of the reached entities from those that send, in local numbers; sums' scale ``degree ** -power``."""
+    inverse = (asked + edges.num_relations) % (2 * edges.num_relations)
+    limit = np.uint32(space.counts[layers - 1])
+    inner = space.counts[layers - 2] if layers > 1 else 0  # their neighbours all send
+    num_edges, runs = 0, 0
+    for position in range(space.counts[layers]):
+        target = space.order[position]
+        space.run_starts[position] = runs
+        edge, degree = edges.starts[target], edges.starts[target + 1] - edges.starts[target]
+        watched = space.watched[target]
+        if position < inner and not watched:
+            for place in range(degree):
+                space.sources[num_edges + place] = space.place[edges.sources[edge + place]]
+            for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
+                space.relations[runs] = edges.run_relations[run]
+                space.run_ends[runs] = edges.run_ends[run] - edge + num_edges
+                runs += 1
+            num_edges += degree
+        else:
+            for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
+                first, relation = num_edges, edges.run_relations[run]
+                while edge < edges.run_ends[run]:
+                    source = edges.sources[edge]
+                    space.sources[num_edges] = space.place[source]
+                    if watched and _is_hidden(target, source, relation, head, asked, inverse, tails, whole_pair):
+                        degree -= 1
+                    else:
+                        num_edges += np.uint32(space.place[source]) < limit  # -1 is the largest number
+                    edge += 1
+                if num_edges > first:
+                    space.relations[runs], space.run_ends[runs] = relation, num_edges
+                    runs += 1
+        space.scale[position] = 1.0 if power == 0.0 else max(degree, 1) ** -power
+    space.run_starts[space.counts[layers]] = runs

@@ -1,0 +1,256 @@
+"""TGCN that starts from the question: messages carry (s, q) from its head to every entity they reach.
+
+For a question (s, q): ``h_s = e_q``, every other entity is 0. Then layer by layer, over the entities reached so far,
+
+    a_v  = c_v * sum over edges (u, r, v) of  h_u * w_r + [v = s] e_q      Eq. (7), whose W_3 is W_a
+    x_v, n_v = largest and smallest h_u * w_r, feature by feature
+    h_v <- h_v + relu(LayerNorm(W_a (g_q * a_v) + W_x x_v + W_n n_v + W_0 h_v + b)),     g_q = 1 + G e_q
+    score(v) = MLP([h_v, e_q])
+
+``c_v`` is the in-degree to the power -``power``. Entities that no message has reached stay 0 and share one score. With
+the full core of Eq. (3) the message is ``W_c x1 h_u x2 e_r``, a matrix per relation, instead of ``h_u * w_r``.
+
+No entity has a parameter: the same weights answer for entities and graphs that training never saw.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tuckerkg.autograd import Context, apply
+from tuckerkg.graph.in_edges import InEdges, in_edges
+from tuckerkg.kernels.questions.arrays import Shape, Weights
+from tuckerkg.kernels.questions.forward import EPSILON
+from tuckerkg.kernels.questions.graph import QuestionGraph, Questions
+from tuckerkg.nn.model import ParameterCounts
+
+Core = Literal["cp", "tucker"]
+Hide = Literal["own", "pair"]
+
+
+class PathModel(nn.Module):
+    """The weights of the model above, and its equations in plain PyTorch.
+
+    On the CPU with the CP core, ``scores`` and ``loss`` run compiled (``kernels/questions``). ``plain_scores`` is what
+    that is tested against, and what runs on CUDA and with the full core: it holds every message of a layer,
+    ``[B, E, d]``.
+
+    Args:
+        num_entities: N of the graph that it is trained on; no parameter depends on it.
+        num_relations: R, without inverses.
+        width: features d, a power of two.
+        layers: how many steps messages go.
+        power: 0 sums messages, 1 takes their mean, 0.5 lies between.
+        core: "cp" for Eq. (7), "tucker" for the full core of Eq. (3), whose relations have d features too.
+    """
+
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        *,
+        width: int = 32,
+        layers: int = 4,
+        power: float = 0.5,
+        core: Core = "cp",
+    ) -> None:
+        super().__init__()
+        self.num_entities, self.num_relations, self.core = num_entities, num_relations, core
+        self.width, self.layers, self.power = width, layers, power
+        d = width
+
+        def empty(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(*shape))
+
+        self.queries = empty(2 * num_relations, d)
+        self.relations = empty(layers, 2 * num_relations, d)
+        self.tucker_core = empty(layers, d, d, d) if core == "tucker" else None
+        self.mix = empty(layers, 4 * d, d)
+        self.bias, self.gain, self.shift = empty(layers, d), empty(layers, d), empty(layers, d)
+        self.gate = empty(layers, d, d)
+        self.up, self.up_query, self.up_bias, self.down = empty(d, 2 * d), empty(d, 2 * d), empty(2 * d), empty(2 * d)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Relations normal with deviation 1; matrices uniform within one over the root of their inputs; gates open."""
+        for table in (self.queries, self.relations):
+            nn.init.normal_(table)
+        for matrix, inputs in ((self.mix, 4 * self.width), (self.bias, 4 * self.width)):
+            nn.init.uniform_(matrix, -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+        for matrix in (self.up, self.up_query, self.up_bias, self.down):
+            nn.init.uniform_(matrix, -1 / math.sqrt(2 * self.width), 1 / math.sqrt(2 * self.width))
+        nn.init.ones_(self.gain)
+        nn.init.zeros_(self.shift)
+        nn.init.zeros_(self.gate)
+        if self.tucker_core is not None:
+            nn.init.normal_(self.tucker_core, std=1 / self.width)  # a message keeps the size of its source
+
+    def counts(self) -> ParameterCounts:
+        """Free parameters as the paper counts them: no entity has any, relations have one vector and one per layer."""
+        relations = self.queries.numel() + self.relations.numel()
+        others = sum(parameter.numel() for parameter in self.parameters()) - relations
+        score = sum(part.numel() for part in (self.up, self.up_query, self.up_bias, self.down))
+        return ParameterCounts(relations, others, others - score)
+
+    def message_graph(self, train: np.ndarray) -> QuestionGraph:
+        """The graph of ``train [n, 3]``, which questions are asked of."""
+        return QuestionGraph(in_edges(train, self.num_entities, self.num_relations))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled kernel computes this model where it is."""
+        return self.core == "cp" and self.queries.device.type == "cpu"
+
+    def scores(self, graph: QuestionGraph, heads: Tensor, relation_ids: Tensor) -> Tensor:
+        """Scores ``[B, N]`` of every entity as the answer to ``heads [B]``, ``relation_ids [B]``, without gradients."""
+        if self.compiled:
+            asked = heads.cpu().numpy().astype(np.int64), relation_ids.cpu().numpy().astype(np.int64)
+            return torch.from_numpy(graph.answer(self.shape, self.arrays(), *asked))
+        with torch.no_grad():
+            device = self.queries.device
+            return self.plain_scores(graph.edges, heads.to(device), relation_ids.to(device))
+
+    def loss(self, graph: QuestionGraph, questions: Questions, *, hide: Hide, least_gradient: float = 0.0) -> Tensor:
+        """Mean over questions of the softmax cross entropy of their answers, other known answers left out.
+
+        Args:
+            hide: which edges a question must not use.
+            least_gradient: see ``QuestionGraph.train``; the plain version keeps every gradient.
+        """
+        whole_pair = hide == "pair"
+        if self.compiled:
+            return _as_tensor(
+                apply(_CompiledLoss, graph, self.shape, questions, whole_pair, least_gradient, *self.tensors())
+            )
+        return self.plain_loss(graph.edges, questions, whole_pair)
+
+    @property
+    def shape(self) -> Shape:
+        """What the kernel must know."""
+        return Shape(self.width, self.layers, self.power)
+
+    def tensors(self) -> list[nn.Parameter]:
+        """The parameters in the order of the kernel's ``Weights``, which know the CP core only."""
+        return [getattr(self, name) for name in Weights._fields]
+
+    def arrays(self) -> Weights:
+        """The parameters as flat arrays that share their memory."""
+        return Weights(*(parameter.detach().numpy().reshape(-1) for parameter in self.tensors()))
+
+    def plain_scores(self, edges: InEdges, heads: Tensor, relation_ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Scores ``[B, N]``. ``hidden [B, E]`` marks edges that a question must not use."""
+        source, relation, target = torch.from_numpy(edges.triples()).to(heads.device).T
+        number = edges.num_entities
+        open_edges = torch.ones(len(heads), len(source), dtype=torch.bool, device=heads.device)
+        if hidden is not None:
+            open_edges = ~hidden
+        rows = torch.arange(len(heads), device=heads.device)
+        query = self.queries[relation_ids]  # [B, d]
+        states = query.new_zeros(len(heads), number, self.width).index_put((rows, heads), query)
+        reached = torch.zeros(len(heads), number, dtype=torch.bool, device=heads.device)
+        reached[rows, heads] = True
+        degree = torch.zeros(len(heads), number, dtype=query.dtype, device=heads.device)
+        degree.index_add_(1, target, open_edges.to(query.dtype))
+        scale = degree.clamp(min=1) ** -self.power
+        for layer in range(self.layers):
+            sends = (open_edges & reached[:, source])[:, :, None]  # [B, E, 1]
+            messages = self._messages(layer, states[:, source], relation)
+            summed = torch.zeros_like(states).index_add(1, target, messages * sends)
+            summed = (summed * scale[:, :, None]).index_put((rows, heads), query, accumulate=True)
+            top, bottom = (
+                _extreme(messages.masked_fill(~sends, sign * math.inf), target, states, reduce)
+                for sign, reduce in ((-1, "amax"), (1, "amin"))
+            )
+            gate = 1 + query @ self.gate[layer].T  # [B, d]
+            inputs = torch.cat([summed * gate[:, None], top, bottom, states], 2)  # [B, N, 4d]
+            value = inputs @ self.mix[layer] + self.bias[layer]
+            value = nn.functional.layer_norm(value, (self.width,), self.gain[layer], self.shift[layer], EPSILON)
+            reached = reached | (torch.zeros_like(degree).index_add_(1, target, sends[:, :, 0].to(query.dtype)) > 0)
+            states = states + torch.relu(value) * reached[:, :, None]
+        asked = query @ self.up_query + self.up_bias
+        return torch.relu(states @ self.up + asked[:, None]) @ self.down
+
+    def _messages(self, layer: int, sources: Tensor, relation: Tensor) -> Tensor:
+        """``sources [B, E, d]``, ``relation [E]`` -> messages ``[B, E, d]``."""
+        table = self.relations[layer]  # [2R, d]
+        if self.tucker_core is None:
+            return sources * table[relation]  # Eq. (7)
+        matrices = torch.einsum("rk,ikj->rij", table, self.tucker_core[layer])  # Eq. (3): W_c x2 e_r
+        return torch.einsum("bei,eij->bej", sources, matrices[relation])
+
+    def plain_loss(self, edges: InEdges, questions: Questions, whole_pair: bool) -> Tensor:
+        """``loss`` in plain PyTorch."""
+        device = self.queries.device
+        hidden = np.stack(
+            [
+                hidden_edges(edges, int(head), int(relation), questions.answers(row), whole_pair)
+                for row, (head, relation) in enumerate(zip(questions.heads, questions.relations, strict=True))
+            ]
+        )
+        heads, relation_ids = torch.from_numpy(questions.heads), torch.from_numpy(questions.relations)
+        scores = self.plain_scores(
+            edges, heads.to(device), relation_ids.to(device), torch.from_numpy(hidden).to(device)
+        )
+        value = scores.new_zeros(())
+        for row in range(len(heads)):
+            tails = torch.from_numpy(questions.answers(row)).to(device)
+            competes = torch.ones(edges.num_entities, dtype=torch.bool, device=device)
+            competes[tails] = False
+            competes[torch.from_numpy(questions.other_answers(row)).to(device)] = False
+            others = torch.logsumexp(scores[row].masked_fill(~competes, -math.inf), 0)
+            value = value + (torch.logaddexp(others, scores[row, tails]) - scores[row, tails]).mean()
+        return value / len(heads)
+
+
+class _CompiledLoss(torch.autograd.Function):
+    """The kernel computes loss and gradients in one pass; backward only hands the gradients out."""
+
+    @staticmethod
+    def forward(
+        ctx: Context,
+        graph: QuestionGraph,
+        shape: Shape,
+        questions: Questions,
+        whole_pair: bool,
+        least: float,
+        *tensors: Tensor,
+    ) -> Tensor:
+        weights = Weights(*(tensor.detach().numpy().reshape(-1) for tensor in tensors))
+        value, grads = graph.train(shape, weights, questions, whole_pair=whole_pair, least=least)
+        ctx.grads = [
+            torch.from_numpy(gradient.reshape(tensor.shape)) for gradient, tensor in zip(grads, tensors, strict=True)
+        ]
+        return tensors[0].new_tensor(value)
+
+    @staticmethod
+    def backward(ctx: Context, *gradients: Any) -> Any:
+        return (None,) * 5 + tuple(gradient * gradients[0] for gradient in ctx.grads)
+
+
+def _as_tensor(value: Any) -> Tensor:
+    assert isinstance(value, Tensor)
+    return value
+
+
+def _extreme(messages: Tensor, target: Tensor, like: Tensor, reduce: str) -> Tensor:
+    """The largest or smallest message of each entity ``[B, N, d]``, 0 where none arrives; equals share a gradient."""
+    start = torch.full_like(like, -math.inf if reduce == "amax" else math.inf)
+    index = target[None, :, None].expand(messages.shape)
+    found = start.scatter_reduce(1, index, messages, reduce)
+    return torch.where(torch.isinf(found), torch.zeros_like(found), found)
+
+
+def hidden_edges(edges: InEdges, head: int, relation: int, tails: np.ndarray, whole_pair: bool) -> np.ndarray:
+    """Edges that a training question must not use, ``[E]``: its own, or all between head and answer, and inverses."""
+    source, edge_relation, target = edges.triples().T
+    inverse = (relation + edges.num_relations) % (2 * edges.num_relations)
+    there = (source == head) & np.isin(target, tails)
+    back = (target == head) & np.isin(source, tails)
+    if not whole_pair:
+        there, back = there & (edge_relation == relation), back & (edge_relation == inverse)
+    return np.asarray(there | back)
