@@ -172,10 +172,9 @@ def show_explanation(found: Explanation) -> None:
             print(printable(f"{number:3}. {edge.sentence()}") + f"  [{_change(standing, edge.standing)}]")
         if found.without_all is not None and len(found.edges) > 1:
             print(f"     without all {len(found.edges)}: {_change(standing, found.without_all)}")
-    print("\nPaths from one to the other:" if found.paths else "\nNo path of up to three edges joins the two.")
+    print("\nPaths from one to the other:" if found.paths else "\nNo short path joins the two.")
     for path in found.paths:
-        kind = f"{path.confidence:.0%} of {path.walks:,} such paths end at a true {found.relation}"
-        print(printable(f"  {path.sentence()}\n     ({kind})"))
+        print(printable(f"  {path.sentence()}\n     ({path.evidence(found.relation)})"))
 
 
 def _change(before: Standing, after: Standing) -> str:
