@@ -180,6 +180,7 @@ def test_a_run_that_starts_from_the_question_is_a_member_like_others(with_paths,
     search = with_paths.retrieval(ask=4, typed=False)
     assert torch.equal(search.retriever.scorer.vectors(), tuckerkg.load(folder / "tucker").scorer.vectors())
     assert len(search.top_missing(3)) == 3
+    assert len(with_paths.explain("e000", "plus1", "e001", k=2).edges) == 2
     shutil.copytree(folder / "mixed", tmp_path / "mixed")
     added = tuckerkg.load(tmp_path / "mixed").add([("fresh", "plus1", "e005"), ("e003", "plus1", "fresh")])
     assert [member.scorer.num_entities for member in added.members] == [21, 21]
