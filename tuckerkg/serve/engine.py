@@ -254,10 +254,12 @@ class Engine:
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
-            "encoder": settings.encoder.name,
-            "decoder": settings.decoder.name,
-            "width": str(settings.model.dim),
         }
+        if run.members:
+            facts["blend of"] = " and ".join(run.member_names)
+        else:
+            facts["encoder"], facts["decoder"] = settings.encoder.name, settings.decoder.name
+            facts["width"] = str(settings.model.dim)
         curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
         return schemas.About(
             name=run.path.resolve().name,
