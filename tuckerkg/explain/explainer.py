@@ -135,9 +135,10 @@ class Explainer:
 
     def paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
         """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``."""
-        if isinstance(self.scorer, NamesPaths):
+        if isinstance(self.scorer, NamesPaths) and self.scorer.names_paths:
             found = self.scorer.strongest_paths(head, relation, tail, count)
-            return carrying_paths(self.train_tails, found, relation)
+            if found:  # none where a blend does not ask its path models for this relation
+                return carrying_paths(self.train_tails, found, relation)
         return supporting_paths(self.train_tails, head, relation, tail, count)
 
 
