@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.config.build import AnyModel, build_model, build_scorer
+from tuckerkg.config.describe import describe_model
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.data.from_memory import table_of
 from tuckerkg.data.labels import Labels
@@ -127,6 +128,10 @@ class Run:
     def member_names(self) -> list[str]:
         """What the runs that a blend was made of were called."""
         return [member["name"] for member in self.state.get("members", ())]
+
+    def describe(self) -> dict[str, str]:
+        """What it is, by name: encoder, decoder and width, or how messages go, or the members of a blend."""
+        return {"blend of": " and ".join(self.member_names)} if self.members else describe_model(self.settings)
 
     def counts(self) -> ParameterCounts:
         """Free parameters as the paper counts them; a blend's are those of its members."""
@@ -466,7 +471,10 @@ class Run:
                 f"{self.path}: a blend has no vectors of its own; those of a member are in {self.members[0].path}"
             )
         if not isinstance(self.scorer, HasVectors):
-            raise TuckerkgError(f"{self.path}: this model has no vectors; it scores each question by itself")
+            raise TuckerkgError(
+                f"{self.path}: this model has no vectors, it scores each question by itself; "
+                "a run with embeddings has some: train one without --set kind=paths"
+            )
         return self.scorer.vectors(what)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from tuckerkg.config.describe import component_names
 from tuckerkg.data.catalogue import KNOWN
 from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.inference.run import Run
@@ -22,15 +23,17 @@ from tuckerkg.types import JsonObject
 def result_of(run: Run, valid: Evaluation, test: Evaluation) -> JsonObject:
     """Everything a table of results needs to know about ``run``."""
     settings = run.settings
+    encoder, decoder = component_names(settings)
+    parts = (encoder, decoder) if settings.kind == "embedding" else (encoder,)
     rows = run.metrics
     without = {}
     if run.uses_messages:
         without = {"test_without_messages": run.evaluate("test", messages=False).overall.as_dict()}
     return {
-        "experiment": settings.experiment or f"{settings.dataset}-{settings.encoder.name}-{settings.decoder.name}",
+        "experiment": settings.experiment or "-".join([settings.dataset, *parts]),
         "dataset": settings.dataset,
-        "encoder": settings.encoder.name,
-        "decoder": settings.decoder.name,
+        "encoder": encoder,
+        "decoder": decoder,
         "options": settings.as_dict(),
         "seed": settings.train.seed,
         "started_from": _last_state(run).get("started_from", ""),

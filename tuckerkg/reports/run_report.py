@@ -55,31 +55,36 @@ class RunReport:
     def facts(self) -> JsonObject:
         """What a table at the top says, by name."""
         run, settings = self.run, self.run.settings
-        counts = run.counts()
         return {
             "dataset": run.graph_name,
             **({} if run.graph is None else {"trained on": settings.dataset}),
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "triples": " / ".join(f"{len(run.split(name)):,}" for name in ("train", "valid", "test")),
-            **(self._trained if not run.members else {"blend of": " and ".join(run.member_names)}),
-            "parameters": f"{counts.efp + counts.nfp:,} ({counts.enfp:,} of the encoder)",
+            **run.describe(),
+            **({} if run.members else self._trained),
+            "parameters": self._parameters,
             "minutes": f"{float(run.state['minutes']):.1f}",
             "version": str(run.version),
         }
 
     @property
     def _trained(self) -> JsonObject:
-        """What a run that was trained says of its model and training."""
+        """What a run that was trained says of its training."""
         settings = self.run.settings
         return {
-            "encoder": settings.encoder.name,
-            "decoder": settings.decoder.name,
-            "width": f"{settings.model.dim} (relations {settings.model.relation_dim})",
-            "loss": settings.loss.name,
+            **({"loss": settings.loss.name} if settings.kind == "embedding" else {}),
             "seed": str(settings.train.seed),
             "epochs": f"{self.curve[-1][0]:g}" if self.curve else "0",
         }
+
+    @property
+    def _parameters(self) -> str:
+        counts = self.run.counts()
+        total = f"{counts.efp + counts.nfp:,}"
+        if self.run.settings.kind == "paths":
+            return f"{total} (none of an entity)"
+        return f"{total} ({counts.enfp:,} of the encoder)"
 
 
 def report_of(run: Run, log: LogFunction = ignore) -> RunReport:

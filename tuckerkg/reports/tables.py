@@ -193,13 +193,16 @@ def show_datasets(rows: Iterable[Listed]) -> None:
     _console().print(table)
 
 
-def show_counts(counts: Mapping[str, int]) -> None:
-    """Parameter counts with what each means."""
+def show_counts(counts: Mapping[str, int], kind: str = "embedding") -> None:
+    """Parameter counts of a kind of model with what each means."""
     meanings = {
         "efp": "embedding free parameters, N d_e + 2 R d_r",
         "nfp": "non-embedding free parameters",
         "enfp": "of these in the encoder",
     }
+    if kind == "paths":
+        meanings["efp"] = "of relations: a vector of the question and one per layer; entities have none"
+        meanings["enfp"] = "of these in the layers"
     for name, meaning in meanings.items():
         print(f"{name:5} {counts[name]:>12,}  {meaning}")
 

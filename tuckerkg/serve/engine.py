@@ -254,12 +254,11 @@ class Engine:
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
+            **run.describe(),
         }
-        if run.members:
-            facts["blend of"] = " and ".join(run.member_names)
-        else:
-            facts["encoder"], facts["decoder"] = settings.encoder.name, settings.decoder.name
-            facts["width"] = str(settings.model.dim)
+        if settings.kind == "paths":
+            counts = run.counts()
+            facts["parameters"] = f"{counts.efp + counts.nfp:,}"
         curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
         return schemas.About(
             name=run.path.resolve().name,
