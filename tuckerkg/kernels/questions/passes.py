@@ -93,3 +93,18 @@ def _states(width, edges, weights, space, head, asked, hidden, layers, power):
     localize(edges, space, hidden, layers, power)
     forward(width, weights, space, asked, layers)
     return 0
+
+
+@njit(nogil=True, cache=True)
+def measure_distances(edges, space, heads, tails, out):
+    """Write how many edges lie between each head and tail, -1 where more than the layers of ``space``."""
+    layers = len(space.counts) - 1
+    nothing = np.empty((0, 3), np.int64)
+    for pair in range(len(heads)):
+        reach(edges, space, heads[pair], nothing, layers)
+        place = space.place[tails[pair]]
+        out[pair] = -1
+        for level in range(layers, -1, -1):
+            if 0 <= place < space.counts[level]:
+                out[pair] = level
+        forget(space, nothing, layers)
