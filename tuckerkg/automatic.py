@@ -36,7 +36,7 @@ from tuckerkg.types import JsonObject, LogFunction, ignore
 MOST_MINUTES = 60.0  # where --minutes is not given
 EPOCHS = 8.0  # passes over all questions that are worth while
 FEWEST, MOST = 20_000, 1_000_000  # questions of a run
-QUICK = 60.0  # seconds; a graph that takes less is trained with several seeds
+QUICK = 90.0  # seconds in which several seeds must have half of the questions that are worth while, to be trained
 SEEDS = 3
 LAYERS = (3, 6)
 FARTHEST = 8  # edges that are followed to see how far answers lie
@@ -125,9 +125,10 @@ def make_plan(dataset: Dataset, *, minutes: float | None = None, seed: int = 0) 
     paths = parse_settings(base)
     speed = graph.speed(paths)
     wanted = float(np.clip(EPOCHS * 2 * len(dataset.train), FEWEST, MOST))
-    questions = max(FEWEST / 20, min(wanted, PATHS * limit / speed.step))
+    each = min(QUICK, PATHS * limit) / SEEDS / speed.step  # questions of a seed
+    seeds = SEEDS if each >= wanted / 2 else 1
+    questions = min(wanted, each if seeds > 1 else max(FEWEST / 20, PATHS * limit / speed.step))
     seconds = questions * speed.step
-    seeds = SEEDS if seconds < QUICK and SEEDS * seconds < PATHS * limit else 1
     steps = max(1, round(questions / paths.paths.questions))
     triples = int(VALIDATING * seconds / VALIDATIONS / (2 * speed.answer))
     base["train"] |= {

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _is_hidden(target, source, relation, hidden, num_relations):
     """Whether (source, relation, target) is one of the facts ``hidden [k, 3]``, or its inverse; relation -1 is any."""
     for row in range(len(hidden)):
@@ -18,7 +18,7 @@ def _is_hidden(target, source, relation, hidden, num_relations):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def reach(edges, space, head, hidden, layers):
     """Breadth-first search along edges that are not hidden; the graph holds every edge in both directions."""
     place, order, counts, watched = space.place, space.order, space.counts, space.watched
@@ -47,7 +47,7 @@ def reach(edges, space, head, hidden, layers):
         space.bases[level + 1] = space.bases[level] + counts[level]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _expand(edges, space, target, found, hidden):
     """Append the neighbours of ``target`` that are new to the order; returns how many it holds then."""
     place, order = space.place, space.order
@@ -70,7 +70,7 @@ def _expand(edges, space, target, found, hidden):
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _meets(edges, space, target, end, hidden):
     """Whether an edge that is not hidden joins ``target`` to one of the first ``end`` entities of the order."""
     place, limit = space.place, np.uint32(end)
@@ -92,7 +92,7 @@ def _meets(edges, space, target, end, hidden):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def forget(space, hidden, layers):
     """Make the search's arrays ready for the next question."""
     for position in range(space.counts[layers]):
@@ -102,7 +102,7 @@ def forget(space, hidden, layers):
         space.watched[hidden[row, 2]] = 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def localize(edges, space, hidden, layers, power):
     """In-edges of the reached entities from those that send, in local numbers; sums' scale ``degree ** -power``."""
     limit = np.uint32(space.counts[layers - 1])
