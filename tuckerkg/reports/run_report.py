@@ -56,17 +56,18 @@ class RunReport:
         """What a table at the top says, by name."""
         run, settings = self.run, self.run.settings
         counts = run.model.counts()
+        (encoder, decoder), (dim, relation_dim) = settings.parts, settings.widths
         return {
             "dataset": run.graph_name,
             **({} if run.graph is None else {"trained on": settings.dataset}),
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "triples": " / ".join(f"{len(run.split(name)):,}" for name in ("train", "valid", "test")),
-            "encoder": settings.encoder.name,
-            "decoder": settings.decoder.name,
-            "width": f"{settings.model.dim} (relations {settings.model.relation_dim})",
+            "encoder": encoder,
+            "decoder": decoder,
+            "width": f"{dim} (relations {relation_dim})",
             "parameters": f"{counts.efp + counts.nfp:,} ({counts.enfp:,} of the encoder)",
-            "loss": settings.loss.name,
+            "loss": "softmax" if settings.kind == "paths" else settings.loss.name,
             "seed": str(settings.train.seed),
             "epochs": f"{self.curve[-1][0]:g}" if self.curve else "0",
             "minutes": f"{float(run.state['minutes']):.1f}",

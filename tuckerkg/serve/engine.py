@@ -254,9 +254,9 @@ class Engine:
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
-            "encoder": settings.encoder.name,
-            "decoder": settings.decoder.name,
-            "width": str(settings.model.dim),
+            "encoder": settings.parts[0],
+            "decoder": settings.parts[1],
+            "width": str(settings.widths[0]),
         }
         curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
         return schemas.About(
