@@ -17,8 +17,8 @@ TRIPLES = random_triples(0, N, R, 60)
 EDGES = edges_of(TRIPLES, R)
 
 
-def batches(questions: int = 16, seed: int = 5) -> QuestionBatches:
-    return QuestionBatches(TRIPLES, N, R, seed, questions=questions)
+def batches(questions: int = 16, seed: int = 5, answers: float = 0.0) -> QuestionBatches:
+    return QuestionBatches(TRIPLES, N, R, seed, questions=questions, answers=answers)
 
 
 def asked_in(batch) -> list[tuple[int, int, int]]:
@@ -66,6 +66,21 @@ def test_the_other_answers_are_those_that_training_knows():
             assert sorted(questions.other_answers(row).tolist()) == sorted(known - {tail})
             some += len(known) > 1
     assert some > 10
+
+
+def test_a_share_of_the_other_answers_is_asked_for_too():
+    few, all_of_them = batches(answers=0.5), batches(answers=1.0)
+    asked, known = 0, 0
+    for step in range(few.steps_per_epoch):
+        questions, alone = few.batch(step).questions, batches().batch(step).questions
+        for row, (head, relation, tail) in enumerate(asked_in(batches().batch(step))):
+            answers, others = set(questions.answers(row).tolist()), set(questions.other_answers(row).tolist())
+            assert tail in answers
+            assert not answers & others
+            assert answers | others == {t for h, r, t in EDGES if (h, r) == (head, relation)}
+            asked, known = asked + len(answers) - 1, known + len(alone.other_answers(row))
+        assert len(all_of_them.batch(step).questions.known) == 0
+    assert 0.3 * known < asked < 0.7 * known
 
 
 def test_what_the_loop_asks_of_a_batch():

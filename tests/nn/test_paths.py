@@ -292,7 +292,8 @@ def test_hidden_edges_are_both_directions_of_what_is_hidden(hide):
     model, everything = path_model(N, R), set(edges_of(triples, R))
     for row in range(len(questions.heads)):
         head, relation = int(questions.heads[row]), int(questions.relations[row])
-        hidden = hidden_edges(edges, head, relation, questions.answers(row), hide == "pair")
+        facts = np.split(questions.hidden(hide == "pair"), questions.tail_starts[1:-1])[row]
+        hidden = hidden_edges(edges, facts)
         kept = without_hidden(triples, R, questions, row, hide)
         assert {tuple(edge) for edge in edges.triples()[hidden].tolist()} == everything - set(edges_of(kept, R))
         asked = torch.tensor([head]), torch.tensor([relation])
