@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tuckerkg.errors import TuckerkgError as TuckerkgError
     from tuckerkg.evaluation.metrics import Evaluation as Evaluation
     from tuckerkg.graph.message_graph import MessageGraph as MessageGraph
+    from tuckerkg.inference.blend import blend as blend
     from tuckerkg.inference.predictions import Prediction as Prediction
     from tuckerkg.inference.predictions import Predictions as Predictions
     from tuckerkg.inference.predictor import Predictor as Predictor
@@ -81,6 +82,7 @@ _HOMES: dict[str, tuple[str, str]] = {
         "errors": {"TuckerkgError": ""},
         "evaluation.metrics": {"Evaluation": ""},
         "graph.message_graph": {"MessageGraph": ""},
+        "inference.blend": {"blend": ""},
         "inference.predictions": {"Prediction": "", "Predictions": ""},
         "inference.predictor": {"Predictor": ""},
         "inference.run": {"Run": "", "load": ""},
@@ -157,6 +159,7 @@ __all__ = [
     "TransE",
     "TuckER",
     "TuckerkgError",
+    "blend",
     "compare",
     "datasets",
     "inspect",

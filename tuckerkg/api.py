@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,13 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     data: str | Path | None = None,
     callback: Callback | None = None,
     start: str | Path | None = None,
+    minutes: float | None = None,
+    log: LogFunction = ignore,
 ) -> Run:
     """Train on a dataset.
+
+    Without a model or a setting, the program chooses what suits the graph, on its validation split: messages from the
+    question, embeddings, or a blend of both (``automatic.py``).
 
     Args:
         dataset: a dataset's name, a path, a ``Dataset``, a list or array of triples, a pandas or Polars frame, a
@@ -59,11 +64,23 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         data: a folder with datasets by name.
         callback: called along the way; None draws a progress bar.
         start: a run folder whose best weights to start from, for instance that of the decoder alone.
+        minutes: how long it may take, where the program chooses.
+        log: called with what the program decides, and why.
 
     Raises:
         TuckerkgError: anything that a user can mend, in words.
     """
     read = read_dataset(dataset, data)
+    chosen_by_hand = (encoder, decoder, loss, epochs, lr, settings, overrides, start)
+    if all(choice is None for choice in chosen_by_hand):
+        from tuckerkg.automatic import train_automatically  # noqa: PLC0415  (it uses this module)
+
+        def automatically(place: Path) -> Run:
+            return train_automatically(read, place, minutes=minutes, seed=seed or 0, callback=callback, log=log)
+
+        return _kept(automatically, out)
+    if minutes is not None:
+        raise SettingsError("minutes bounds what the program chooses: leave out models and settings, or set epochs")
     named = {"encoder": encoder, "decoder": decoder, "loss": loss}
     chosen = _settings(
         read.name, settings, {**_by_name(named), "train.epochs": epochs, "train.lr": lr, "train.seed": seed}, overrides
@@ -71,9 +88,14 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     if start is not None:
         RunFolder.open(Path(start))  # refused before anything is written
         chosen = chosen.model_copy(update={"start": chosen.start.model_copy(update={"run": str(start)})})
+    return _kept(lambda place: resume(prepare(read, chosen, place), callback, data), out)
+
+
+def _kept(make: Callable[[Path], Run], out: str | Path | None) -> Run:
+    """The run that ``make`` writes into ``out``, or into a temporary folder that is removed together with the run."""
     place = Path(tempfile.mkdtemp(prefix="tuckerkg-")) / "run" if out is None else Path(out)
     try:
-        run = resume(prepare(read, chosen, place), callback, data)
+        run = make(place)
     except BaseException:
         if out is None:
             shutil.rmtree(place.parent, ignore_errors=True)

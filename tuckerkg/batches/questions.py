@@ -38,13 +38,16 @@ class QuestionBatches:
     Args:
         train: training triples ``[n, 3]``.
         questions: questions of a step.
+        answers: share of a question's other answers that are asked for, and so hidden, together with its own.
     """
 
-    def __init__(self, train: np.ndarray, num_entities: int, num_relations: int, seed: int, *, questions: int) -> None:
+    def __init__(
+        self, train: np.ndarray, num_entities: int, num_relations: int, seed: int, *, questions: int, answers: float
+    ) -> None:
         self.facts = add_inverses(train, num_relations)  # [2n, 3]
         self.known = KnownTails.of(torch.from_numpy(self.facts), 2 * num_relations)
         self.graph = QuestionGraph(in_edges(train, num_entities, num_relations))
-        self.seed, self.size = seed, min(questions, len(self.facts))
+        self.seed, self.answers, self.size = seed, answers, min(questions, len(self.facts))
         self.steps_per_epoch = -(-len(self.facts) // self.size)
         self.schedule = Schedule((), self.steps_per_epoch)
         self._order: tuple[int, np.ndarray] | None = None
@@ -56,20 +59,26 @@ class QuestionBatches:
             self._order = (epoch, np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.facts)))
         heads, relations, tails = self.facts[self._order[1][part * self.size : (part + 1) * self.size]].T
         offsets, known = self.known.find(torch.from_numpy(heads.copy()), torch.from_numpy(relations.copy()))
-        rows = rows_of(offsets).numpy()
-        others = known.numpy() != tails[rows]  # the other answers that training knows
-        starts = np.zeros(len(heads) + 1, np.int64)
-        np.cumsum(np.bincount(rows[others], minlength=len(heads)), out=starts[1:])
-        seed = int(np.random.SeedSequence([self.seed, 4, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        rows, known_tails = rows_of(offsets).numpy(), known.numpy()
+        random = np.random.default_rng([self.seed, 2, step])
+        seed = int(random.integers(2**62))
+        asked = (known_tails == tails[rows]) | (random.random(len(rows)) < self.answers)
         return QuestionBatch(
             self.graph,
             Questions(
                 heads.copy(),
                 relations.copy(),
-                np.arange(len(heads) + 1),
-                tails.copy(),
-                starts,
-                known.numpy()[others],
+                _starts(rows[asked], len(heads)),
+                known_tails[asked],
+                _starts(rows[~asked], len(heads)),
+                known_tails[~asked],
                 seed,
             ),
         )
+
+
+def _starts(rows: np.ndarray, count: int) -> np.ndarray:
+    """Where the values of each row begin, ``[count + 1]``; ``rows`` ascend."""
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=count), out=starts[1:])
+    return starts

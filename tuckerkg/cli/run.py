@@ -33,6 +33,7 @@ from tuckerkg.types import JsonObject
 if TYPE_CHECKING:
     from tuckerkg.evaluation.metrics import Evaluation
     from tuckerkg.inference.predictions import Predictions
+    from tuckerkg.inference.retrieval import Retrieval
     from tuckerkg.inference.run import Run
 
 
@@ -125,6 +126,20 @@ def predict(
     questions: Annotated[
         Path | None, typer.Option(help="A file of questions: head, relation, tail, with ? for what is asked.")
     ] = None,
+    retriever: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="With --top-missing: a run with embeddings that finds the questions worth asking, for a run that is "
+            "slow to ask. A blend has one among its members.",
+        ),
+    ] = None,
+    ask: Annotated[
+        int | None, typer.Option(help="With --top-missing: ask only so many questions, the most promising.", min=1)
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="With --top-missing: ask as many questions as so many minutes allow.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
     ] = None,
@@ -138,7 +153,8 @@ def predict(
     """Name missing links: tails, heads, relations, or the best of the whole graph.
 
     Examples: `tuckerkg predict RUN --head France --relation borders`, `... --relation borders --tail Spain`,
-    `... --head France --tail Spain`, `... --top-missing 20`, `... --questions ask.tsv --out answers.parquet`.
+    `... --head France --tail Spain`, `... --top-missing 20`, `... --questions ask.tsv --out answers.parquet`,
+    `... --top-missing 20 --retriever runs/fast --minutes 10`.
     """
     from tuckerkg.inference.prediction_files import check_output, write_predictions
     from tuckerkg.reports import tables
@@ -151,8 +167,14 @@ def predict(
         raise TuckerkgError(f"{other} asks by itself: leave out --head, --relation and --tail")
     if top_missing is not None and questions is not None:
         raise TuckerkgError("--top-missing and --questions are two questions: give one of them")
+    retrieved = retriever is not None or ask is not None or minutes is not None
+    if retrieved and top_missing is None:
+        raise TuckerkgError("--retriever, --ask and --minutes are for --top-missing: give that too")
     loaded, typed = load_run(run, plain, checkpoint, graph), not untyped
-    if top_missing is not None:
+    if top_missing is not None and retrieved:
+        fast = None if retriever is None else load_run(retriever)
+        facts = _retrieved(loaded.retrieval(fast, ask=ask, minutes=minutes, typed=typed), top_missing)
+    elif top_missing is not None:
         facts = _top_missing(loaded, top_missing, typed)
     elif questions is not None:
         facts = _answers(loaded, questions, k, known, typed)
@@ -174,6 +196,17 @@ def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
     log(f"{len(asked):,} questions, each over {len(run.entities):,} entities: about {seconds:,.0f} s here")
     with progress_bar("asking") as progress:
         return run.top_missing(k, typed=typed, progress=progress)
+
+
+def _retrieved(search: Retrieval, k: int) -> Predictions:
+    """Search the whole graph with a budget, after saying what it costs."""
+    from tuckerkg.console import progress_bar
+
+    log(str(search.cost))
+    with progress_bar("finding questions") as progress:
+        questions = search.promising(progress)
+    with progress_bar("asking") as progress:
+        return search.top_missing(k, questions, progress)
 
 
 def _answers(run: Run, questions: Path, k: int, known: bool, typed: bool) -> Predictions:

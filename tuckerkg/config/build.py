@@ -85,8 +85,9 @@ def build_training(settings: Settings, model: AnyModel, train: np.ndarray) -> tu
     if isinstance(model, PathModel):
         paths = settings.paths
         objective = QuestionObjective(hide=paths.hide, least_gradient=float(paths.least_gradient))
+        sizes = model.num_entities, model.num_relations
         return objective, QuestionBatches(
-            train, model.num_entities, model.num_relations, settings.train.seed, questions=paths.questions
+            train, *sizes, settings.train.seed, questions=paths.questions, answers=paths.answers
         )
     sought = build_objective(settings, model)
     return sought, build_batches(settings, model, sought.loss, train)

@@ -85,6 +85,9 @@ class PathSettings(Section):
     and answer."""
     questions: Positive = 32
     """Questions of a step."""
+    answers: ShareOrNone = 0.1
+    """Share of a question's other known answers that are asked for, and so hidden, together with its own: about as many
+    as are missing from the graph."""
     least_gradient: Share | Literal[0] = 0.01
     """Gradients of scores below this share are rounded to it or to 0 at random, without bias, so that the backward pass
     follows few entities; 0 keeps all."""

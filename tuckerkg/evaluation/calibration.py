@@ -27,7 +27,6 @@ from tuckerkg.nn.contracts import Scorer
 from tuckerkg.types import JsonObject
 
 CANDIDATES = 10  # of each question
-QUESTIONS = 20_000  # to fit on, at most
 PRIOR = 1.0  # weight of the squares that draw a relation towards the whole: a deviation of .7 costs half a nat
 STEEPEST = 1e-6  # least slope: a higher score is never less likely
 
@@ -118,7 +117,7 @@ def best_candidates(scorer: Scorer, known: list[np.ndarray], held_out: np.ndarra
 
 def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray) -> Calibration:
     """Fit on validation, with what training holds left out of the candidates."""
-    return fit_logistic(best_candidates(scorer, [train], valid, QUESTIONS), 2 * scorer.num_relations)
+    return fit_logistic(best_candidates(scorer, [train], valid, scorer.fit_questions), 2 * scorer.num_relations)
 
 
 def fit_logistic(best: Best, num_relations: int) -> Calibration:

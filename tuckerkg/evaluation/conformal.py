@@ -34,7 +34,10 @@ class Conformal:
 
 def fit_conformal(scorer: Scorer, train: np.ndarray, valid: np.ndarray, coverage: float) -> Conformal:
     """From the log shares of validation's answers, the other known ones left out."""
-    shares, _ = answer_shares(scorer, [train, valid], valid)
+    asked = valid
+    if len(valid) > scorer.fit_questions:
+        asked = valid[np.sort(np.random.default_rng(0).permutation(len(valid))[: scorer.fit_questions])]
+    shares, _ = answer_shares(scorer, [train, valid], asked)
     return Conformal(coverage, *(_quantile(part, coverage) for part in np.split(shares, 2)))
 
 

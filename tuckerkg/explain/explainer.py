@@ -12,9 +12,9 @@ import torch
 from tuckerkg.data.labels import Labels
 from tuckerkg.data.triple_sets import add_inverses
 from tuckerkg.evaluation.ranking import score_chunks
-from tuckerkg.explain.paths import Path, supporting_paths
+from tuckerkg.explain.paths import Path, carrying_paths, supporting_paths
 from tuckerkg.graph.known_tails import KnownTails
-from tuckerkg.nn.contracts import ReadsEdges, Scorer
+from tuckerkg.nn.contracts import NamesPaths, ReadsEdges, Scorer
 from tuckerkg.types import JsonObject, ProgressFunction
 
 
@@ -47,11 +47,15 @@ class Edge:
 
 @dataclass(frozen=True)
 class WordPath:
-    """A path in names; ``steps`` are (from, relation, to, whether the edge points forwards)."""
+    """A path in names; ``steps`` are (from, relation, to, whether the edge points forwards).
+
+    ``share`` is its part of the score; None where scores do not come along paths.
+    """
 
     steps: tuple[tuple[str, str, str, bool], ...]
     confidence: float
     walks: int
+    share: float | None = None
 
     def sentence(self) -> str:
         """``A -relation-> B <-relation- C``."""
@@ -59,6 +63,11 @@ class WordPath:
         for _, relation, to, forwards in self.steps:
             text += f" -{relation}-> {to}" if forwards else f" <-{relation}- {to}"
         return text
+
+    def evidence(self, relation: str) -> str:
+        """What speaks for it: its share of the score, and how often a path of its kind leads to ``relation``."""
+        kind = f"{self.confidence:.0%} of {self.walks:,} such paths end at a true {relation}"
+        return kind if self.share is None else f"{self.share:.0%} of the score; {kind}"
 
 
 @dataclass(frozen=True)
@@ -81,11 +90,11 @@ class Explanation:
         """Edges and paths as lists, for notebooks."""
         fact = escape(f"{self.head} {self.relation} {self.tail}")
         edges = "".join(f"<li>{escape(edge.sentence())} ({edge.loss:+.3f})</li>" for edge in self.edges)
-        paths = "".join(f"<li>{escape(path.sentence())} ({path.confidence:.0%})</li>" for path in self.paths)
+        paths = "".join(f"<li>{escape(path.sentence())} ({path.evidence(self.relation)})</li>" for path in self.paths)
         return (
             f"<p><b>{fact}</b>: {self.probability:.1%}, rank {self.standing.rank:,} of {self.candidates:,}</p>"
             f"<p>Edges that carried it, and the log share lost without each:</p><ol>{edges}</ol>"
-            f"<p>Supporting paths, and how often such paths hold:</p><ol>{paths}</ol>"
+            f"<p>Supporting paths:</p><ol>{paths}</ol>"
         )
 
     def as_dict(self) -> JsonObject:
@@ -125,7 +134,13 @@ class Explainer:
         return self.scorer.important_edges(head, relation, tail, count)
 
     def paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
-        """Supporting paths; see ``paths.py``."""
+        """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``.
+
+        Messages may also have lowered a score along every path: then nothing carried it.
+        """
+        found = self.scorer.strongest_paths(head, relation, tail, count) if isinstance(self.scorer, NamesPaths) else []
+        if found:
+            return carrying_paths(self.train_tails, found, relation)
         return supporting_paths(self.train_tails, head, relation, tail, count)
 
 
@@ -171,4 +186,4 @@ def _worded(path: Path, entities: Labels, relations: Labels) -> WordPath:
     for start, relation, end in zip(path.entity_ids, path.relation_ids, path.entity_ids[1:], strict=False):
         name = relations.shown(relation % len(relations))
         steps.append((entities.shown(start), name, entities.shown(end), relation < len(relations)))
-    return WordPath(tuple(steps), path.confidence, path.walks)
+    return WordPath(tuple(steps), path.confidence, path.walks, path.share)

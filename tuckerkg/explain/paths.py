@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.graph.known_tails import KnownTails, rows_of
+from tuckerkg.graph.strongest_paths import WeighedPath
 
 LONGEST = 3  # relations on a path
 MIDDLES = 400  # neighbours that a path of three may leave or reach by; those with the fewest neighbours come first
@@ -22,13 +23,22 @@ class Path:
     """A way through the graph: ``entity_ids [L + 1]``, ``relation_ids [L]`` below 2R, inverses in the second half.
 
     Of ``walks`` random paths of its kind (the same relations in that order), the share ``confidence`` leads from a head
-    to a tail of the relation that is explained.
+    to a tail of the relation that is explained. ``share`` is its part of a score that came along paths.
     """
 
     entity_ids: tuple[int, ...]
     relation_ids: tuple[int, ...]
     confidence: float
     walks: int
+    share: float | None = None
+
+
+def carrying_paths(answers: KnownTails, found: list[WeighedPath], relation: int) -> list[Path]:
+    """Paths that carried a score, each with how often a path of its kind leads to ``relation``."""
+    return [
+        Path(path.entity_ids, path.relation_ids, *path_confidence(answers, path.relation_ids, relation), path.share)
+        for path in found
+    ]
 
 
 def supporting_paths(answers: KnownTails, head: int, relation: int, tail: int, count: int = 5) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -88,8 +88,16 @@ def add_facts(
         held_out=int(held_out.sum()),
     )
     titles = {label: title for label, title in rows.titles.items() if label in labels}
-    write_version(run.path, _version(run, fresh, labels, titles, counts, steps, progress))
+    for each in _with_members(run):
+        write_version(each.path, _version(each, fresh, labels, titles, counts, steps, progress))
     return counts
+
+
+def _with_members(run: Run) -> Iterator[Run]:
+    """A blend's members, then the run itself, whose version counts only where they have theirs."""
+    for member in run.members:
+        yield from _with_members(member)
+    yield run
 
 
 def _version(
@@ -103,15 +111,7 @@ def _version(
 ) -> Version:
     """Give new entities rows in the tables, where the model has any; those that were added before keep theirs."""
     before = run.added
-    everything = np.concatenate([run.split("train"), fresh])
-    rows: dict[str, Tensor] = {}
-    if isinstance(run.model, Model):
-        model = with_new_entities(run, run.model, everything, len(labels))
-        if labels and steps:
-            fold_in(model, build_loss(run.settings), everything, len(run.entities), steps=steps, progress=progress)
-        rows = {"entities": model.entities.detach()[run.num_trained :]}
-        if model.bias is not None:
-            rows["bias"] = model.bias.detach()[run.num_trained :]
+    rows = {} if run.members else _rows(run, fresh, labels, steps, progress)
     return Version(
         number=counts.version,
         step=run.step,
@@ -121,6 +121,22 @@ def _version(
         titles={**(before.titles if before else {}), **titles},
         report=counts.as_dict(),
     )
+
+
+def _rows(
+    run: Run, fresh: np.ndarray, labels: Mapping[str, int], steps: int, progress: ProgressFunction | None
+) -> dict[str, Tensor]:
+    """The rows of all entities that came after training, in each of the model's entity tables, if it has any."""
+    if not isinstance(run.model, Model):
+        return {}
+    everything = np.concatenate([run.split("train"), fresh])
+    model = with_new_entities(run, run.model, everything, len(labels))
+    if labels and steps:
+        fold_in(model, build_loss(run.settings), everything, len(run.entities), steps=steps, progress=progress)
+    rows = {"entities": model.entities.detach()[run.num_trained :]}
+    if model.bias is not None:
+        rows["bias"] = model.bias.detach()[run.num_trained :]
+    return rows
 
 
 def with_new_entities(run: Run, trained: Model, triples: np.ndarray, count: int) -> Model:

@@ -23,6 +23,8 @@ from tuckerkg.kernels.topk import top_of_rows
 from tuckerkg.nn.contracts import Scorer
 from tuckerkg.types import ProgressFunction
 
+MEASURED = 0.5  # seconds of asking that tell how long the rest takes
+
 
 @dataclass(frozen=True)
 class Question:
@@ -124,14 +126,37 @@ class Predictor:
         ]
         return torch.cat([values for values, _ in found]), torch.cat([places for _, places in found])
 
-    def top_missing(self, k: int, *, typed: bool = True, progress: ProgressFunction | None = None) -> Predictions:
+    def top_missing(
+        self,
+        k: int,
+        *,
+        typed: bool = True,
+        questions: Tensor | None = None,
+        progress: ProgressFunction | None = None,
+    ) -> Predictions:
         """The ``k`` most probable facts that the graph does not hold, over the whole graph.
 
-        ``typed`` asks plausible heads only and takes tails that have been seen there (see ``type_constraints.py``).
+        Args:
+            typed: ask plausible heads only and take tails that have been seen there (see ``type_constraints.py``).
+            questions: ask these (head, relation) ``[Q, 2]`` only.
         """
         if k < 1:
             raise TuckerkgError(f"the number of facts is {k}, expected a whole number from 1 on")
-        return self._best(self.missing_questions(typed), k, known=False, typed=typed, progress=progress)
+        asked = self.missing_questions(typed) if questions is None else questions
+        return self._best(asked, k, known=False, typed=typed, progress=progress)
+
+    def best_logits(self, questions: Tensor, typed: bool = True, progress: ProgressFunction | None = None) -> Tensor:
+        """The logit ``[Q]`` of the best answer to each of ``questions [Q, 2]`` that the graph does not hold.
+
+        Minus infinity where there is none.
+        """
+        best = torch.full((len(questions),), -torch.inf, dtype=torch.float64)
+        shown, limited = (torch.full((len(questions),), flag) for flag in (False, typed))
+        for chunk, asked in self._chunks(questions, shown, limited, progress):
+            highest = chunk.scores.amax(1, keepdim=True)  # logits grow with the score
+            span = slice(chunk.first, chunk.first + len(chunk.heads))
+            best[span] = self.calibration.logits(highest, asked)[:, 0].double()
+        return best
 
     def missing_questions(self, typed: bool = True) -> Tensor:
         """The questions (head, relation) that ``top_missing`` asks, ``[Q, 2]``."""
@@ -139,14 +164,19 @@ class Predictor:
         return torch.from_numpy(np.ascontiguousarray(pairs))
 
     def seconds_for(self, questions: Tensor, typed: bool = True) -> float:
-        """About how long so many questions take here, by asking the first few."""
-        few = questions[: 2 * questions_at_once(len(self.entities))]
-        if len(few) == 0:
+        """About how long so many questions take here, by asking the first few: more of them where that is fast."""
+        most = min(len(questions), 2 * questions_at_once(len(self.entities)))
+        if most == 0:
             return 0.0
-        self._best(few[: len(few) // 2], 1, known=False, typed=typed)  # what is prepared once does not count
-        clock = time.perf_counter()
-        self._best(few, 1, known=False, typed=typed)
-        return (time.perf_counter() - clock) * len(questions) / len(few)
+        self._best(questions[:1], 1, known=False, typed=typed)  # what is prepared once does not count
+        count, took = 1, 0.0
+        while True:
+            clock = time.perf_counter()
+            self._best(questions[:count], 1, known=False, typed=typed)
+            took = time.perf_counter() - clock
+            if count == most or took > MEASURED:
+                return took * len(questions) / count
+            count = min(8 * count, most)
 
     def holds(self, fact: Prediction) -> bool:
         """Whether ``fact`` is among the known triples."""

@@ -36,12 +36,15 @@ from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.other_graph import OtherGraph, read_other_graph
 from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
+from tuckerkg.inference.retrieval import Retrieval, retriever_of
+from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.model import choose_device
+from tuckerkg.nn.model import ParameterCounts, choose_device
 from tuckerkg.storage.checkpoints import Which
+from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.storage.versions import Version, read_version, version_numbers
-from tuckerkg.storage.weights import check_entity_rows, restore_weights
+from tuckerkg.storage.weights import check_entity_rows, check_weights, restore_weights
 from tuckerkg.types import JsonObject, ProgressFunction
 
 if TYPE_CHECKING:
@@ -96,10 +99,41 @@ class Run:
                 self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
         self.entities = Labels("entity", labels, titles)
         self.relations = Labels("relation", folder.relations(), folder.relation_titles())
-        self.model: AnyModel = build_model(self.settings, len(self.entities), len(self.relations))
-        restore_weights(self.model, self._weights)
-        self.model.to(choose_device(self.settings.train.device)).eval()
+        self.members: tuple[Run, ...] = ()  # of a blend
+        self._model: AnyModel | None = None
+        if self.settings.kind == "blend":
+            self.members = self._opened_members()
+        else:
+            self._model = build_model(self.settings, len(self.entities), len(self.relations))
+            restore_weights(self._model, self._weights)
+            self._model.to(choose_device(self.settings.train.device)).eval()
         self._scorer = scorer
+
+    def _opened_members(self) -> tuple[Run, ...]:
+        """The runs that a blend is made of, at the version that it is opened at."""
+        weights = self._weights.get("weights")
+        count = weights.shape[1] if weights is not None and weights.ndim == 2 and weights.shape[1] else 1
+        check_weights(self._weights, {"weights": ((2 * len(self.relations), count), torch.float64)})
+        return tuple(Run(folder, version=self.version) for folder in member_folders(self.path, count))
+
+    @property
+    def model(self) -> AnyModel:
+        """What was trained; a blend has none of its own."""
+        if self._model is None:
+            raise TuckerkgError(f"{self.path}: a blend has no model of its own; run.members[0].model is its first one")
+        return self._model
+
+    @property
+    def member_names(self) -> list[str]:
+        """What the runs that a blend was made of were called."""
+        return [member["name"] for member in self.state.get("members", ())]
+
+    def counts(self) -> ParameterCounts:
+        """Free parameters as the paper counts them; a blend's are those of its members."""
+        if self._model is not None:
+            return self._model.counts()
+        parts = [member.counts() for member in self.members]
+        return ParameterCounts(*(sum(getattr(part, name) for part in parts) for name in ("efp", "nfp", "enfp")))
 
     @property
     def path(self) -> Path:
@@ -130,6 +164,8 @@ class Run:
         """Scores every entity as the answer to a question; entities are encoded once over the training graph."""
         if self._scorer is not None:
             return self._scorer
+        if self.members:
+            return BlendScorer([member.scorer for member in self.members], self._weights["weights"])
         return build_scorer(self.model, self.split("train"))
 
     @property
@@ -282,6 +318,26 @@ class Run:
         facts = asked.top_missing(k, typed=typed, progress=progress)
         return Predictions(replace(fact, known=self.predictor.holds(fact)) for fact in facts)
 
+    def retrieval(
+        self,
+        retriever: Run | None = None,
+        *,
+        ask: int | None = None,
+        minutes: float | None = None,
+        typed: bool = True,
+    ) -> Retrieval:
+        """A search for missing facts that asks this run only the questions that a faster one finds promising.
+
+        ``run.retrieval(fast, ask=1000).top_missing(20)``; its ``cost`` says how long that takes.
+
+        Args:
+            retriever: a run with embeddings over the same entities; None: a blend's first member that has them.
+            ask: how many questions this run is asked.
+            minutes: instead of ``ask``, how long the search may take.
+            typed: ask plausible heads only and take tails that have been seen there.
+        """
+        return Retrieval(self.predictor, retriever_of(self, retriever), ask=ask, minutes=minutes, typed=typed)
+
     def score(self, triples: Iterable[tuple[str, str, str]]) -> Predictions:
         """Score and probability of whole triples of names."""
         triples = list(triples)
@@ -319,6 +375,11 @@ class Run:
             second = self._trained.on(graph)
             return second if self.calibrated else second.uncalibrated()
         scorer = self.scorer
+        if self.members:
+            raise TuckerkgError(
+                f"{self.path}: a blend answers for the graph of its members only; a member that starts from the "
+                "question can be asked by itself: run.members[0].on(graph)"
+            )
         if not isinstance(scorer, AnswersOtherGraphs):
             raise TuckerkgError(
                 f"{self.path}: this model learnt a vector for each entity it was trained with and has none for the "
@@ -399,6 +460,10 @@ class Run:
         return write_vectors(self._vectors(what), self.entities, self.relations, Path(path), what)
 
     def _vectors(self, what: Literal["encoded", "entities", "relations"]) -> Tensor:
+        if self.members:
+            raise TuckerkgError(
+                f"{self.path}: a blend has no vectors of its own; those of a member are in {self.members[0].path}"
+            )
         if not isinstance(self.scorer, HasVectors):
             raise TuckerkgError(f"{self.path}: this model has no vectors; it scores each question by itself")
         return self.scorer.vectors(what)

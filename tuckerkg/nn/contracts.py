@@ -22,6 +22,7 @@ from torch import Tensor
 
 from tuckerkg.graph.message_graph import MessageGraph, Normalize, Order
 from tuckerkg.graph.row_groups import RowGroups
+from tuckerkg.graph.strongest_paths import WeighedPath
 from tuckerkg.kernels.comparison import Comparison
 from tuckerkg.kernels.dot_product import DotProduct
 from tuckerkg.types import Precision
@@ -33,6 +34,7 @@ class Scorer(Protocol):
 
     num_entities: int  # N
     num_relations: int  # R, without inverses
+    fit_questions: int = 20_000  # validation questions to fit probabilities on, at most: fewer where each costs much
 
     def scores(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Raw scores, before any sigmoid: ``heads [B]``, ``relation_ids [B]`` below 2R -> ``[B, N]``."""
@@ -72,6 +74,15 @@ class AnswersOtherGraphs(Protocol):
 
     def on(self, train: np.ndarray, num_entities: int) -> Scorer:
         """The same weights over other facts ``[n, 3]``; ids of relations mean what they mean here."""
+        ...
+
+
+@runtime_checkable
+class NamesPaths(Protocol):
+    """A scorer whose scores come along paths of the graph."""
+
+    def strongest_paths(self, head: int, relation: int, tail: int, count: int) -> list[WeighedPath]:
+        """The ``count`` paths that carried most of a score, heaviest first."""
         ...
 
 

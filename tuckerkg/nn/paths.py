@@ -16,6 +16,7 @@ No entity has a parameter: the same weights answer for entities and graphs that 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -106,14 +107,25 @@ class PathModel(nn.Module):
         """Whether the compiled kernel computes this model where it is."""
         return self.core == "cp" and self.queries.device.type == "cpu"
 
-    def scores(self, graph: QuestionGraph, heads: Tensor, relation_ids: Tensor) -> Tensor:
-        """Scores ``[B, N]`` of every entity as the answer to ``heads [B]``, ``relation_ids [B]``, without gradients."""
+    def scores(
+        self,
+        graph: QuestionGraph,
+        heads: Tensor,
+        relation_ids: Tensor,
+        without: Sequence[np.ndarray] | None = None,
+    ) -> Tensor:
+        """Scores ``[B, N]`` of every entity as the answer to ``heads [B]``, ``relation_ids [B]``, without gradients.
+
+        Args:
+            without: facts ``[k, 3]`` that each question must not use.
+        """
         if self.compiled:
             asked = heads.cpu().numpy().astype(np.int64), relation_ids.cpu().numpy().astype(np.int64)
-            return torch.from_numpy(graph.answer(self.shape, self.arrays(), *asked))
+            return torch.from_numpy(graph.answer(self.shape, self.arrays(), *asked, without))
+        device = self.queries.device
+        hidden = None if without is None else _stacked([hidden_edges(graph.edges, facts) for facts in without], device)
         with torch.no_grad():
-            device = self.queries.device
-            return self.plain_scores(graph.edges, heads.to(device), relation_ids.to(device))
+            return self.plain_scores(graph.edges, heads.to(device), relation_ids.to(device), hidden)
 
     def loss(self, graph: QuestionGraph, questions: Questions, *, hide: Hide, least_gradient: float = 0.0) -> Tensor:
         """Mean over questions of the softmax cross entropy of their answers, other known answers left out.
@@ -186,16 +198,10 @@ class PathModel(nn.Module):
     def plain_loss(self, edges: InEdges, questions: Questions, whole_pair: bool) -> Tensor:
         """``loss`` in plain PyTorch."""
         device = self.queries.device
-        hidden = np.stack(
-            [
-                hidden_edges(edges, int(head), int(relation), questions.answers(row), whole_pair)
-                for row, (head, relation) in enumerate(zip(questions.heads, questions.relations, strict=True))
-            ]
-        )
+        facts = np.split(questions.hidden(whole_pair), questions.tail_starts[1:-1])
+        hidden = _stacked([hidden_edges(edges, own) for own in facts], device)
         heads, relation_ids = torch.from_numpy(questions.heads), torch.from_numpy(questions.relations)
-        scores = self.plain_scores(
-            edges, heads.to(device), relation_ids.to(device), torch.from_numpy(hidden).to(device)
-        )
+        scores = self.plain_scores(edges, heads.to(device), relation_ids.to(device), hidden)
         value = scores.new_zeros(())
         for row in range(len(heads)):
             tails = torch.from_numpy(questions.answers(row)).to(device)
@@ -245,12 +251,16 @@ def _extreme(messages: Tensor, target: Tensor, like: Tensor, reduce: str) -> Ten
     return torch.where(torch.isinf(found), torch.zeros_like(found), found)
 
 
-def hidden_edges(edges: InEdges, head: int, relation: int, tails: np.ndarray, whole_pair: bool) -> np.ndarray:
-    """Edges that a training question must not use, ``[E]``: its own, or all between head and answer, and inverses."""
-    source, edge_relation, target = edges.triples().T
-    inverse = (relation + edges.num_relations) % (2 * edges.num_relations)
-    there = (source == head) & np.isin(target, tails)
-    back = (target == head) & np.isin(source, tails)
-    if not whole_pair:
-        there, back = there & (edge_relation == relation), back & (edge_relation == inverse)
-    return np.asarray(there | back)
+def hidden_edges(edges: InEdges, facts: np.ndarray) -> np.ndarray:
+    """Which edges ``facts [k, 3]`` are, in either direction, ``[E]``; relation -1 is any."""
+    source, relation, target = edges.triples().T
+    found = np.zeros(len(source), dtype=bool)
+    for head, own, tail in facts:
+        inverse = (own + edges.num_relations) % (2 * edges.num_relations)
+        found |= (source == head) & (target == tail) & ((own < 0) | (relation == own))
+        found |= (source == tail) & (target == head) & ((own < 0) | (relation == inverse))
+    return found
+
+
+def _stacked(masks: list[np.ndarray], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.stack(masks)).to(device)

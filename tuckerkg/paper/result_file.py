@@ -38,7 +38,7 @@ def result_of(run: Run, valid: Evaluation, test: Evaluation) -> JsonObject:
         "commit": commit(),
         "threads": torch.get_num_threads(),
         "processor": processor(),
-        "parameters": run.model.counts().as_dict(),
+        "parameters": run.counts().as_dict(),
         "epochs": rows[-1]["epoch"] if rows else 0.0,
         "best_epoch": next((row["epoch"] for row in rows if row["step"] == run.step), 0.0),
         "minutes": round(_last_state(run)["minutes"], 3),

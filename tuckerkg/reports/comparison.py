@@ -206,7 +206,7 @@ def _by_seed(runs: Sequence[Run]) -> list[list[int]]:
 def _groups(runs: Sequence[Run], evaluations: Sequence[Evaluation], members: Sequence[list[int]]) -> Iterator[Group]:
     names = _short_names(runs)
     for places in members:
-        counts = runs[places[0]].model.counts()
+        counts = runs[places[0]].counts()
         yield Group(
             name=names[places[0]] if len(places) == 1 else re.sub(r"[-_/]?seed\d+", "", names[places[0]]) or "runs",
             runs=tuple(names[place] for place in places),

@@ -60,7 +60,9 @@ def write_report(found: RunReport, path: Path) -> None:
         weak = sorted((part for part in found.relations if part.queries >= ENOUGH), key=lambda part: part.mrr[0])
         text = _rendered("card.md", title=found.name, report=found, rows=rows, weakest=weak[:WEAKEST], least=ENOUGH)
     else:
-        figures = [_curve(found), _degrees(found), _reliability(found)]
+        figures = [_degrees(found), _reliability(found)]
+        if not found.run.members:  # a blend was not trained
+            figures.insert(0, _curve(found))
         text = _rendered("report.html", title=found.name, report=found, rows=rows, figures=figures)
     write_atomic(path, text.encode())
 

@@ -55,23 +55,31 @@ class RunReport:
     def facts(self) -> JsonObject:
         """What a table at the top says, by name."""
         run, settings = self.run, self.run.settings
-        counts = run.model.counts()
-        (encoder, decoder), (dim, relation_dim) = settings.parts, settings.widths
+        counts = run.counts()
         return {
             "dataset": run.graph_name,
             **({} if run.graph is None else {"trained on": settings.dataset}),
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "triples": " / ".join(f"{len(run.split(name)):,}" for name in ("train", "valid", "test")),
+            **(self._trained if not run.members else {"blend of": " and ".join(run.member_names)}),
+            "parameters": f"{counts.efp + counts.nfp:,} ({counts.enfp:,} of the encoder)",
+            "minutes": f"{float(run.state['minutes']):.1f}",
+            "version": str(run.version),
+        }
+
+    @property
+    def _trained(self) -> JsonObject:
+        """What a run that was trained says of its model and training."""
+        settings = self.run.settings
+        (encoder, decoder), (dim, relation_dim) = settings.parts, settings.widths
+        return {
             "encoder": encoder,
             "decoder": decoder,
             "width": f"{dim} (relations {relation_dim})",
-            "parameters": f"{counts.efp + counts.nfp:,} ({counts.enfp:,} of the encoder)",
             "loss": "softmax" if settings.kind == "paths" else settings.loss.name,
             "seed": str(settings.train.seed),
             "epochs": f"{self.curve[-1][0]:g}" if self.curve else "0",
-            "minutes": f"{float(run.state['minutes']):.1f}",
-            "version": str(run.version),
         }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tuckerkg.explain.explainer import Explanation, Standing
     from tuckerkg.inference.predictions import Prediction
     from tuckerkg.paper.reproduce import Outcome
+    from tuckerkg.reports.blends import BlendReport
     from tuckerkg.reports.comparison import Part, RunComparison
     from tuckerkg.reports.inspection import Inspection
     from tuckerkg.tuning import Trial
@@ -171,10 +172,9 @@ def show_explanation(found: Explanation) -> None:
             print(printable(f"{number:3}. {edge.sentence()}") + f"  [{_change(standing, edge.standing)}]")
         if found.without_all is not None and len(found.edges) > 1:
             print(f"     without all {len(found.edges)}: {_change(standing, found.without_all)}")
-    print("\nPaths from one to the other:" if found.paths else "\nNo path of up to three edges joins the two.")
+    print("\nPaths from one to the other:" if found.paths else "\nNo short path joins the two.")
     for path in found.paths:
-        kind = f"{path.confidence:.0%} of {path.walks:,} such paths end at a true {found.relation}"
-        print(printable(f"  {path.sentence()}\n     ({kind})"))
+        print(printable(f"  {path.sentence()}\n     ({path.evidence(found.relation)})"))
 
 
 def _change(before: Standing, after: Standing) -> str:
@@ -270,6 +270,18 @@ def show_comparison(found: RunComparison, relations: int) -> None:
         title = f"MRR by relation{f', {rest} with fewer questions not shown' if rest else ''}"
         _show_parts(title, found.names, most)
     print(f"protocol {found.evaluations[0].protocol['fingerprint']}; paired bootstrap over triples")
+
+
+def show_blend(found: BlendReport) -> None:
+    """A blend beside its members on validation, and their shares of the weights."""
+    table = Table(title="validation split, filtered by train and valid", title_justify="left")
+    for column in ("run", "MRR", "weight, tails asked", "weight, heads asked"):
+        table.add_column(column, justify="left" if column == "run" else "right")
+    for name, mrr, tails, heads in zip(found.names, found.alone, found.tails, found.heads, strict=True):
+        table.add_row(Text(printable(name)), f"{mrr:.4f}", f"{tails:.2f}", f"{heads:.2f}")
+    table.add_row("blend", f"{found.blended:.4f}", "", "")
+    _console().print(table)
+    print(printable(found.verdict))
 
 
 def _show_parts(title: str, names: Sequence[str], parts: Sequence[Part]) -> None:

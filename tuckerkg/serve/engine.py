@@ -254,10 +254,12 @@ class Engine:
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
-            "encoder": settings.parts[0],
-            "decoder": settings.parts[1],
-            "width": str(settings.widths[0]),
         }
+        if run.members:
+            facts["blend of"] = " and ".join(run.member_names)
+        else:
+            facts["encoder"], facts["decoder"] = settings.parts
+            facts["width"] = str(settings.widths[0])
         curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
         return schemas.About(
             name=run.path.resolve().name,

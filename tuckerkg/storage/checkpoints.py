@@ -159,6 +159,14 @@ class Checkpoints:
             hint = f"\nIt also has step {' and '.join(others)}: --checkpoint STEP takes one of them." if others else ""
             raise refusal(f"{error}{hint}") from None
 
+    def folder(self, step: int) -> Path:
+        """Where the checkpoint of ``step`` lies.
+
+        Raises:
+            RunFolderError: there is none.
+        """
+        return self._open(step).path
+
     def best_step(self) -> int:
         """The step with the best validation MRR.
 

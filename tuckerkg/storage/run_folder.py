@@ -6,6 +6,7 @@
     RUN/best.json              the step with the best validation MRR
     RUN/calibration/           sealed: fitted probabilities, by checkpoint and version
     RUN/metrics.jsonl          one JSON object per line
+    RUN/members/               of a blend: the runs that it is made of
     RUN/.lock                  held while training
 
 Tensors are safetensors, the rest is JSON: nothing is pickled and nothing is executed on load.

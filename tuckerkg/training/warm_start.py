@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +12,7 @@ from tuckerkg.config.settings import parse_settings
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.model import Model
 from tuckerkg.storage.run_folder import RunFolder
+from tuckerkg.storage.same_data import check_same_data
 from tuckerkg.training.callbacks import State
 from tuckerkg.training.optim import ModelOptimizer
 
@@ -61,11 +61,7 @@ def warm_start(folder: RunFolder, former: RunFolder) -> list[str]:
 def _check_data(folder: RunFolder, former: RunFolder) -> None:
     if folder.checkpoints.steps():
         raise TuckerkgError(f"{folder.path}: has already begun; only a new run can start from another one")
-    if list(folder.entities()) != list(former.entities()) or list(folder.relations()) != list(former.relations()):
-        raise TuckerkgError(f"{former.path}: was trained on other entities or relations than {folder.path} has")
-    for split in ("train", "valid"):
-        if not np.array_equal(folder.split(split), former.split(split)):
-            raise TuckerkgError(f"{former.path}: has another {split} split than {folder.path}")
+    check_same_data(folder, former, ("train", "valid"))
 
 
 def _matching(model: Model, weights: dict[str, Tensor], former: RunFolder) -> dict[str, Tensor]:
@@ -77,6 +73,8 @@ def _matching(model: Model, weights: dict[str, Tensor], former: RunFolder) -> di
         if name in mine and (mine[name].shape, mine[name].dtype) == (tensor.shape, tensor.dtype)
     }
     for name in TABLES:
+        if name not in weights:
+            raise TuckerkgError(f"{former.path}: has no table of {name} to start from; start from an embedding model")
         if name not in taken:
             here, there = tuple(mine[name].shape), tuple(weights[name].shape)
             raise TuckerkgError(

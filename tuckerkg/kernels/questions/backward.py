@@ -71,7 +71,7 @@ def _score_backward(width, weights, grads, space, layers, shared):
 
 
 @njit(nogil=True, cache=True)
-def _edges_backward(width, space, relations, relation_grads, layer_base, below, position, at, sent):
+def _edges_backward(width, space, relations, relation_grads, edge_grads, layer, layer_base, below, position, at, sent):
     """Carry the gradients of one entity's sum, largest and smallest message to their sources and relations.
 
     ``space.small`` holds the three gradients; equal messages share that of a maximum or minimum.
@@ -110,13 +110,15 @@ def _edges_backward(width, space, relations, relation_grads, layer_base, below, 
                 gradient = gradient + pull * row
                 space.touched[below + source] = 1
                 some = True
+                if len(edge_grads):
+                    edge_grads[layer, edge] = total(pull * message)
             edge += 1
         if some:
             store(relation_grads, at_relation, load(width, relation_grads, at_relation) + gradient)
 
 
 @njit(nogil=True, cache=True)
-def _layer_backward(width, weights, grads, space, layer):
+def _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer):
     """Gradients of one layer, from those of the states above it; returns the gradient of the question's own message."""
     d = lanes(width)
     like = weights.queries
@@ -160,12 +162,14 @@ def _layer_backward(width, weights, grads, space, layer):
             if position < sent:
                 at = (below + position) * d
                 store(space.grads, at, load(width, space.grads, at) + upper + fourth)
+                if len(own_grads):
+                    own_grads[layer, position] = total((upper + fourth) * load(width, space.states, at))
                 space.touched[below + position] = 1
             store(space.small, 0, scaled(first, space.scale[position]))
             store(space.small, d, second)
             store(space.small, 2 * d, third)
             _edges_backward(
-                width, space, weights.relations, grads.relations, layer_base, below, position,
+                width, space, weights.relations, grads.relations, edge_grads, layer, layer_base, below, position,
                 (above + position) * 3 * d, sent,
             )  # fmt: skip
         if pending >= 0:  # two rows at a time: each row of the gradient is loaded and stored once for both
@@ -203,8 +207,12 @@ def _outer(width, space, left, right, below, above, sent):
 
 
 @njit(nogil=True, cache=True)
-def backward(width, weights, grads, space, asked, layers, shared):
-    """Add the gradients of a question's loss to ``grads``; ``space.score_grads`` and ``shared`` are those of scores."""
+def backward(width, weights, grads, edge_grads, own_grads, space, asked, layers, shared):
+    """Add the gradients of a question's loss to ``grads``; ``space.score_grads`` and ``shared`` are those of scores.
+
+    Unless they are empty, ``edge_grads [L, edges]`` receives the gradient of a factor 1 of each edge's message, by
+    layer, and ``own_grads [L, entities]`` that of a factor 1 of each entity's own state.
+    """
     d = lanes(width)
     like = weights.queries
     rows = space.bases[layers + 1]
@@ -214,7 +222,7 @@ def backward(width, weights, grads, space, asked, layers, shared):
     query, query_grad = load(width, weights.queries, asked * d), fill(width, like, 0)
     for layer in range(layers - 1, -1, -1):
         mix_weights(width, weights, space, layer, asked)
-        query_grad = query_grad + _layer_backward(width, weights, grads, space, layer)
+        query_grad = query_grad + _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer)
         for k in range(4 * d):
             at = (layer * 4 * d + k) * d
             gradient = load(width, space.mixed_grads, k * d)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -13,11 +13,17 @@ import torch
 
 from tuckerkg.graph.in_edges import InEdges
 from tuckerkg.kernels.questions.arrays import Shape, Space, Weights, new_space
-from tuckerkg.kernels.questions.passes import answer_questions, train_questions
+from tuckerkg.kernels.questions.passes import (
+    answer_questions,
+    measure_distances,
+    trace_question,
+    train_questions,
+)
 from tuckerkg.kernels.questions.vector_rows import Width
 
 SLOTS = 16  # gradients are summed per slot, then over slots in order: the same bits for any number of threads
 ROOM = 4_096  # rows that a thread begins with
+NO_FACTS = np.empty((0, 3), np.int64)
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,12 @@ class Questions:
     known: np.ndarray  # [M] int64
     seed: int = 0  # of the rounding of small gradients
 
+    def hidden(self, whole_pair: bool) -> np.ndarray:
+        """The facts that questions must not use, one per answer, ``[K, 3]``; relation -1 is any."""
+        counts = np.diff(self.tail_starts)
+        relations = np.full_like(self.relations, -1) if whole_pair else self.relations
+        return np.stack([np.repeat(self.heads, counts), np.repeat(relations, counts), self.tails], 1)
+
     def answers(self, row: int) -> np.ndarray:
         """The answers of one question whose edges are hidden."""
         return self.tails[self.tail_starts[row] : self.tail_starts[row + 1]]
@@ -39,6 +51,21 @@ class Questions:
     def other_answers(self, row: int) -> np.ndarray:
         """Its other known answers."""
         return self.known[self.known_starts[row] : self.known_starts[row + 1]]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The local graph of a question: its edges, those of one target side by side, and what each did for a score.
+
+    By layer, the gradient of a factor 1 of each edge's message.
+    """
+
+    sources: np.ndarray  # [E] entities
+    relations: np.ndarray  # [E] below 2R
+    targets: np.ndarray  # [E]
+    gradients: np.ndarray  # [L, E]
+    entities: np.ndarray  # [n] in the order of their distance
+    own: np.ndarray  # [L, n] the gradient of a factor 1 of an entity's own state before a layer
 
 
 class QuestionGraph:
@@ -66,13 +93,14 @@ class QuestionGraph:
         ends = np.cumsum([array.size for array in weights])
         sums = np.zeros((slots, ends[-1]), weights.queries.dtype)
         values = np.empty(count, np.float64)
+        hidden = questions.hidden(whole_pair)
 
         def ask(slot: int, space: Space, begin: int) -> tuple[int, int]:
             grads = Weights(*np.split(sums[slot], ends[:-1]))
             found: tuple[int, int] = train_questions(
                 Width(shape.width), self.edges, weights, grads, space, questions.heads, questions.relations,
-                questions.tail_starts, questions.tails, questions.known_starts, questions.known,
-                begin, slots, whole_pair, shape.power, 1.0 / count, least, questions.seed, values,
+                questions.tail_starts, questions.tails, questions.known_starts, questions.known, hidden,
+                begin, slots, shape.power, 1.0 / count, least, questions.seed, values,
             )  # fmt: skip
             return found
 
@@ -82,19 +110,77 @@ class QuestionGraph:
             summed += sums[slot]
         return float(values.sum()), np.split(summed, ends[:-1])
 
-    def answer(self, shape: Shape, weights: Weights, heads: np.ndarray, relations: np.ndarray) -> np.ndarray:
-        """Scores of every entity, ``[B, N]``."""
+    def answer(
+        self,
+        shape: Shape,
+        weights: Weights,
+        heads: np.ndarray,
+        relations: np.ndarray,
+        without: Sequence[np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Scores of every entity, ``[B, N]``; ``without`` has the facts ``[k, 3]`` that each question must not use."""
         out = np.empty((len(heads), self.edges.num_entities), weights.queries.dtype)
         slots = min(SLOTS, len(heads))
+        hidden = np.concatenate([NO_FACTS] if without is None else [NO_FACTS, *without])
+        starts = np.zeros(len(heads) + 1, np.int64)
+        if without is not None:
+            np.cumsum([len(facts) for facts in without], out=starts[1:])
 
         def ask(slot: int, space: Space, begin: int) -> tuple[int, int]:
             found: tuple[int, int] = answer_questions(
-                Width(shape.width), self.edges, weights, space, heads, relations, begin, slots, shape.power, out
-            )
+                Width(shape.width), self.edges, weights, space, heads, relations, starts, hidden,
+                begin, slots, shape.power, out,
+            )  # fmt: skip
             return found
 
         self._run(shape, weights, ask, slots)
         return out
+
+    def trace(
+        self, shape: Shape, weights: Weights, question: tuple[int, int, int], without: np.ndarray = NO_FACTS
+    ) -> Trace:
+        """What each edge did for the score of ``question``, a head, a relation below 2R and an answer."""
+        grads = Weights(*(np.zeros_like(array) for array in weights))
+        edge_grads = np.zeros((shape.layers, len(self.edges.sources) + 1), weights.queries.dtype)
+        own_grads = np.zeros((shape.layers, self.edges.num_entities), weights.queries.dtype)
+        size = np.zeros(2, np.int64)
+        rows = ROOM
+        while True:
+            space = new_space(self.edges, shape, rows, weights.queries.dtype)
+            rows = trace_question(
+                Width(shape.width),
+                self.edges,
+                weights,
+                grads,
+                space,
+                *question,
+                without,
+                shape.power,
+                edge_grads,
+                own_grads,
+                size,
+            )
+            if not rows:
+                break
+        entities, runs = (int(number) for number in size)
+        ends = space.run_ends[:runs]
+        num_edges = int(ends[-1]) if runs else 0
+        firsts = np.append(0, ends)[space.run_starts[: entities + 1]]
+        return Trace(
+            sources=space.order[space.sources[:num_edges]].astype(np.int64),
+            relations=np.repeat(space.relations[:runs], np.diff(ends, prepend=0)).astype(np.int64),
+            targets=np.repeat(space.order[:entities], np.diff(firsts)).astype(np.int64),
+            gradients=edge_grads[:, :num_edges],
+            entities=space.order[:entities].astype(np.int64),
+            own=own_grads[:, :entities],
+        )
+
+    def distances(self, heads: np.ndarray, tails: np.ndarray, most: int) -> np.ndarray:
+        """How many edges lie between each head and tail, ``[n]``; -1 where more than ``most``."""
+        found = np.empty(len(heads), np.int64)
+        space = new_space(self.edges, Shape(4, most, 0.0), 1, np.dtype(np.float32))
+        measure_distances(self.edges, space, heads.astype(np.int64), tails.astype(np.int64), found)
+        return found
 
     def _run(
         self, shape: Shape, weights: Weights, ask: Callable[[int, Space, int], tuple[int, int]], slots: int

@@ -7,27 +7,24 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True)
-def _is_hidden(target, source, relation, head, asked, inverse, tails, whole_pair):
-    """Whether the edge (source, relation, target) is hidden from the question (head, asked) with answers ``tails``."""
-    if target == head and (whole_pair or relation == inverse):
-        for tail in tails:
-            if source == tail:
-                return True
-    if source == head and (whole_pair or relation == asked):
-        for tail in tails:
-            if target == tail:
-                return True
+def _is_hidden(target, source, relation, hidden, num_relations):
+    """Whether (source, relation, target) is one of the facts ``hidden [k, 3]``, or its inverse; relation -1 is any."""
+    for row in range(len(hidden)):
+        head, own, tail = hidden[row]
+        if source == head and target == tail and (own < 0 or relation == own):
+            return True
+        if source == tail and target == head and (own < 0 or relation == (own + num_relations) % (2 * num_relations)):
+            return True
     return False
 
 
 @njit(nogil=True, cache=True)
-def reach(edges, space, head, asked, tails, whole_pair, layers):
+def reach(edges, space, head, hidden, layers):
     """Breadth-first search along edges that are not hidden; the graph holds every edge in both directions."""
     place, order, counts, watched = space.place, space.order, space.counts, space.watched
-    if len(tails):
-        watched[head] = 1
-        for tail in tails:
-            watched[tail] = 1
+    for row in range(len(hidden)):
+        watched[hidden[row, 0]] = 1
+        watched[hidden[row, 2]] = 1
     place[head], order[0], counts[0] = 0, head, 1
     found, start = 1, 0
     for layer in range(layers):
@@ -37,12 +34,12 @@ def reach(edges, space, head, asked, tails, whole_pair, layers):
             ahead += edges.starts[order[position] + 1] - edges.starts[order[position]]
         if ahead > 4 * len(place):  # quicker to ask each entity that is not reached yet for a neighbour that is
             for entity in range(len(place)):
-                if place[entity] < 0 and _meets(edges, space, entity, end, head, asked, tails, whole_pair):
+                if place[entity] < 0 and _meets(edges, space, entity, end, hidden):
                     place[entity], order[found] = found, entity
                     found += 1
         else:
             for position in range(start, end):
-                found = _expand(edges, space, order[position], found, head, asked, tails, whole_pair)
+                found = _expand(edges, space, order[position], found, hidden)
         start = end
         counts[layer + 1] = found
     space.bases[0] = 0
@@ -51,7 +48,7 @@ def reach(edges, space, head, asked, tails, whole_pair, layers):
 
 
 @njit(nogil=True, cache=True)
-def _expand(edges, space, target, found, head, asked, tails, whole_pair):
+def _expand(edges, space, target, found, hidden):
     """Append the neighbours of ``target`` that are new to the order; returns how many it holds then."""
     place, order = space.place, space.order
     if not space.watched[target]:
@@ -61,13 +58,12 @@ def _expand(edges, space, target, found, head, asked, tails, whole_pair):
                 place[source], order[found] = found, source
                 found += 1
         return found
-    inverse = (asked + edges.num_relations) % (2 * edges.num_relations)
     edge = edges.starts[target]
     for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
         relation = edges.run_relations[run]
         while edge < edges.run_ends[run]:
             source = edges.sources[edge]
-            if place[source] < 0 and not _is_hidden(target, source, relation, head, asked, inverse, tails, whole_pair):
+            if place[source] < 0 and not _is_hidden(target, source, relation, hidden, edges.num_relations):
                 place[source], order[found] = found, source
                 found += 1
             edge += 1
@@ -75,7 +71,7 @@ def _expand(edges, space, target, found, head, asked, tails, whole_pair):
 
 
 @njit(nogil=True, cache=True)
-def _meets(edges, space, target, end, head, asked, tails, whole_pair):
+def _meets(edges, space, target, end, hidden):
     """Whether an edge that is not hidden joins ``target`` to one of the first ``end`` entities of the order."""
     place, limit = space.place, np.uint32(end)
     if not space.watched[target]:
@@ -83,14 +79,13 @@ def _meets(edges, space, target, end, head, asked, tails, whole_pair):
             if np.uint32(place[edges.sources[edge]]) < limit:  # -1 is the largest number
                 return True
         return False
-    inverse = (asked + edges.num_relations) % (2 * edges.num_relations)
     edge = edges.starts[target]
     for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
         relation = edges.run_relations[run]
         while edge < edges.run_ends[run]:
             source = edges.sources[edge]
             if np.uint32(place[source]) < limit and not _is_hidden(
-                target, source, relation, head, asked, inverse, tails, whole_pair
+                target, source, relation, hidden, edges.num_relations
             ):
                 return True
             edge += 1
@@ -98,20 +93,18 @@ def _meets(edges, space, target, end, head, asked, tails, whole_pair):
 
 
 @njit(nogil=True, cache=True)
-def forget(space, tails, layers):
+def forget(space, hidden, layers):
     """Make the search's arrays ready for the next question."""
     for position in range(space.counts[layers]):
-        entity = space.order[position]
-        space.place[entity] = -1
-        space.watched[entity] = 0
-    for tail in tails:
-        space.watched[tail] = 0
+        space.place[space.order[position]] = -1
+    for row in range(len(hidden)):
+        space.watched[hidden[row, 0]] = 0
+        space.watched[hidden[row, 2]] = 0
 
 
 @njit(nogil=True, cache=True)
-def localize(edges, space, head, asked, tails, whole_pair, layers, power):
+def localize(edges, space, hidden, layers, power):
     """In-edges of the reached entities from those that send, in local numbers; sums' scale ``degree ** -power``."""
-    inverse = (asked + edges.num_relations) % (2 * edges.num_relations)
     limit = np.uint32(space.counts[layers - 1])
     inner = space.counts[layers - 2] if layers > 1 else 0  # their neighbours all send
     num_edges, runs = 0, 0
@@ -134,7 +127,7 @@ def localize(edges, space, head, asked, tails, whole_pair, layers, power):
                 while edge < edges.run_ends[run]:
                     source = edges.sources[edge]
                     space.sources[num_edges] = space.place[source]
-                    if watched and _is_hidden(target, source, relation, head, asked, inverse, tails, whole_pair):
+                    if watched and _is_hidden(target, source, relation, hidden, edges.num_relations):
                         degree -= 1
                     else:
                         num_edges += np.uint32(space.place[source]) < limit  # -1 is the largest number

@@ -168,7 +168,8 @@ async function why(signal, head, relation, tail) {
   const edges = found.edges.map((edge) => make("li", {}, `${shown(edge.head)} ${shown(edge.relation)} ${shown(edge.tail)}`,
     make("div", { class: "soft" }, withoutIt(found.standing, edge.standing))));
   const paths = found.paths.map((path) => make("li", {}, pathWords(path),
-    make("div", { class: "soft" }, `${Math.round(100 * path.confidence)} % of ${path.walks.toLocaleString("en")} such paths end at a true ${shown(found.relation, 60)}`)));
+    make("div", { class: "soft" }, path.share === null ? "" : `${Math.round(100 * path.share)} % of the score; `,
+      `${Math.round(100 * path.confidence)} % of ${path.walks.toLocaleString("en")} such paths end at a true ${shown(found.relation, 60)}`)));
   return [
     make("h1", {}, `${shown(found.head, 80)} ${shown(found.relation, 80)} ${shown(found.tail, 80)}`),
     make("p", {}, `Probability ${percent(found.probability)}, rank ${found.standing.rank.toLocaleString("en")} of ${found.candidates.toLocaleString("en")}. `,
@@ -180,7 +181,7 @@ async function why(signal, head, relation, tail) {
       ? "No edge reaches it: the score comes from the embeddings alone." : "This model has no encoder: no edge of the graph enters the score."),
     edges.length > 1 ? make("p", { class: "soft" }, `Without all of them: ${withoutIt(found.standing, found.without_all)}`) : null,
     make("h2", {}, "Paths from one to the other"),
-    paths.length ? make("ul", { class: "plain" }, ...paths) : make("p", {}, "No path of up to three edges joins the two."),
+    paths.length ? make("ul", { class: "plain" }, ...paths) : make("p", {}, "No short path joins the two."),
   ].filter(Boolean);
 }
 
