@@ -67,7 +67,8 @@ class Case:
         self.dataset = dataset
         torch.manual_seed(0)
         self.model = PathModel(len(data.entities), len(data.relations), width=width, layers=layers)
-        batches = QuestionBatches(data.train, len(data.entities), len(data.relations), 0, questions=questions)
+        sizes = len(data.entities), len(data.relations)
+        batches = QuestionBatches(data.train, *sizes, 0, questions=questions, answers=0.0)
         batch = batches.batch(0)
         self.graph: QuestionGraph = batch.graph
         self.questions: Questions = batch.questions
@@ -92,8 +93,8 @@ class Case:
         )
 
     def hidden(self, row: int) -> np.ndarray:
-        head, relation = int(self.questions.heads[row]), int(self.questions.relations[row])
-        return hidden_edges(self.graph.edges, head, relation, self.questions.answers(row), False)
+        """The edges that one of the questions must not use, ``[E]``."""
+        return hidden_edges(self.graph.edges, self.one(row).hidden(False))
 
     def step(self, least: float = LEAST_GRADIENT) -> None:
         self.model.zero_grad()

@@ -74,8 +74,18 @@ def without_hidden(triples: np.ndarray, num_relations: int, questions: Questions
     return np.array(kept, np.int64).reshape(-1, 3)
 
 
-def naive_scores(model: PathModel, edges: list[Edge], head: int, asked: int, num_entities: int) -> np.ndarray:
-    """Scores of one question, by the equations of ``nn/paths.py`` one after the other."""
+def naive_scores(
+    model: PathModel,
+    edges: list[Edge],
+    head: int,
+    asked: int,
+    num_entities: int,
+    factors: dict[tuple[int, Edge], float] | None = None,
+) -> np.ndarray:
+    """Scores of one question, by the equations of ``nn/paths.py`` one after the other.
+
+    ``factors`` multiply the message of an edge in a layer.
+    """
     given = {name: tensor.detach().double().numpy() for name, tensor in model.named_parameters()}
     d, query = model.width, given["queries"][asked]
     states = {head: query}  # entities that were reached; the others are 0
@@ -83,7 +93,9 @@ def naive_scores(model: PathModel, edges: list[Edge], head: int, asked: int, num
         arrived: dict[int, list[np.ndarray]] = {entity: [] for entity in states}
         for source, relation, target in edges:
             if source in states:
-                arrived.setdefault(target, []).append(naive_message(model, given, layer, states[source], relation))
+                factor = (factors or {}).get((layer, (source, relation, target)), 1.0)
+                message = factor * naive_message(model, given, layer, states[source], relation)
+                arrived.setdefault(target, []).append(message)
         w_a, w_x, w_n, w_0 = (given["mix"][layer][k * d : (k + 1) * d].T for k in range(4))
         gate = np.array([1 + sum(given["gate"][layer][i, k] * query[k] for k in range(d)) for i in range(d)])
         after = {}

@@ -22,10 +22,15 @@ def batches(questions: int = 16, seed: int = 5, answers: float = 0.0) -> Questio
 
 
 def asked_in(batch) -> list[tuple[int, int, int]]:
+    """Head, relation and answer of questions with one answer each."""
     questions = batch.questions
     assert all(len(questions.answers(row)) == 1 for row in range(len(questions.heads)))
     columns = questions.heads, questions.relations, questions.tails
     return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def known_to(head: int, relation: int) -> set[int]:
+    return {t for h, r, t in EDGES if (h, r) == (head, relation)}
 
 
 @pytest.mark.parametrize("size", [1, 16, len(EDGES), 10_000])
@@ -40,15 +45,16 @@ def test_an_epoch_asks_for_every_fact_once_in_each_direction(size):
 
 
 def test_a_batch_is_a_function_of_seed_and_step():
-    one, other = batches(), batches()
+    one, other = batches(answers=0.3), batches(answers=0.3)
     for step in (9, 0, 30, 1):  # in any order
         mine = one.batch(step).questions
         for theirs in (other.batch(step).questions, one.batch(step).questions):
             assert mine.seed == theirs.seed
             for name in ("heads", "relations", "tail_starts", "tails", "known_starts", "known"):
                 assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
-    assert asked_in(batches(seed=6).batch(0)) != asked_in(one.batch(0))
-    assert asked_in(one.batch(one.steps_per_epoch)) != asked_in(one.batch(0))  # shuffled again
+    plain = batches()
+    assert asked_in(batches(seed=6).batch(0)) != asked_in(plain.batch(0))
+    assert asked_in(plain.batch(plain.steps_per_epoch)) != asked_in(plain.batch(0))  # shuffled again
 
 
 def test_rounding_is_seeded_by_seed_and_step():
@@ -62,25 +68,28 @@ def test_the_other_answers_are_those_that_training_knows():
     for step in range(made.steps_per_epoch):
         questions = made.batch(step).questions
         for row, (head, relation, tail) in enumerate(asked_in(made.batch(step))):
-            known = {t for h, r, t in EDGES if (h, r) == (head, relation)}
+            known = known_to(head, relation)
             assert sorted(questions.other_answers(row).tolist()) == sorted(known - {tail})
             some += len(known) > 1
     assert some > 10
 
 
-def test_a_share_of_the_other_answers_is_asked_for_too():
-    few, all_of_them = batches(answers=0.5), batches(answers=1.0)
-    asked, known = 0, 0
-    for step in range(few.steps_per_epoch):
-        questions, alone = few.batch(step).questions, batches().batch(step).questions
-        for row, (head, relation, tail) in enumerate(asked_in(batches().batch(step))):
-            answers, others = set(questions.answers(row).tolist()), set(questions.other_answers(row).tolist())
-            assert tail in answers
-            assert not answers & others
-            assert answers | others == {t for h, r, t in EDGES if (h, r) == (head, relation)}
-            asked, known = asked + len(answers) - 1, known + len(alone.other_answers(row))
-        assert len(all_of_them.batch(step).questions.known) == 0
-    assert 0.3 * known < asked < 0.7 * known
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_a_share_of_the_other_answers_is_asked_for_too(share):
+    made, asked, others = batches(answers=share), 0, 0
+    for step in range(4 * made.steps_per_epoch):
+        questions, own = made.batch(step).questions, batches().batch(step).questions
+        assert np.array_equal(questions.heads, own.heads)
+        for row, (head, relation) in enumerate(
+            zip(questions.heads.tolist(), questions.relations.tolist(), strict=True)
+        ):
+            answers, left = questions.answers(row).tolist(), questions.other_answers(row).tolist()
+            assert sorted(answers + left) == sorted(known_to(head, relation))
+            assert own.answers(row)[0] in answers
+            asked += len(answers) - 1
+            others += len(answers) + len(left) - 1
+    assert others > 400
+    assert asked / others == pytest.approx(share, abs=0.08)
 
 
 def test_what_the_loop_asks_of_a_batch():

@@ -25,7 +25,6 @@ from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.run import Run
 from tuckerkg.nn.contracts import AnswersOtherGraphs, Scorer
-from tuckerkg.nn.path_scorer import PathScorer
 from tuckerkg.training.callbacks import NullCallback
 
 DATA = toy_dataset()
@@ -160,9 +159,7 @@ def test_questions_are_asked_and_answered_in_its_names(run):
         other.predict("e004", "plus2")
 
 
-def test_an_answer_is_explained_by_its_facts(run, request):
-    if isinstance(run.scorer, PathScorer):
-        request.applymarker(pytest.mark.xfail(raises=NotImplementedError, reason="not written yet", strict=False))
+def test_an_answer_is_explained_by_its_facts(run):
     other = run.on(OTHER)
     head, relation, tail = named(OTHER, OTHER.test)[0]
     found = other.explain(head, relation, tail, k=3)

@@ -76,6 +76,11 @@ def test_a_scorer_without_facts_is_that_of_the_graph_without_them(path_run):
     assert torch.equal(scorer.without(rows).scores(*asked), kept.scores(*asked))
     assert not torch.equal(scorer.without(rows).scores(*asked), scorer.scores(*asked))
     assert scorer.without([]) is scorer
+    one_by_one = scorer.without(rows[:1]).without(rows[1:])
+    assert torch.equal(one_by_one.scores(*asked), kept.scores(*asked))
+    assert torch.equal(
+        scorer.without(range(len(DATA.train))).scores(*asked), PathScorer(path_run.model, DATA.train[:0]).scores(*asked)
+    )
 
 
 def test_the_held_out_splits_are_ranked_and_training_has_helped(path_run):

@@ -299,6 +299,8 @@ def test_hidden_edges_are_both_directions_of_what_is_hidden(hide):
         asked = torch.tensor([head]), torch.tensor([relation])
         masked = model.plain_scores(edges, *asked, torch.from_numpy(hidden)[None])
         assert torch.allclose(masked, model.scores(model.message_graph(kept), *asked), rtol=1e-12, atol=1e-12)
+        without = model.scores(model.message_graph(triples), *asked, [facts])
+        assert torch.allclose(without, masked, rtol=1e-12, atol=1e-12)
 
 
 def test_only_the_questions_own_fact_is_hidden_by_own():
@@ -313,6 +315,49 @@ def test_only_the_questions_own_fact_is_hidden_by_own():
     assert alone != pytest.approx(nothing)
     assert model.loss(graph, question, hide="own").item() == pytest.approx(alone, rel=1e-12)
     assert model.loss(graph, question, hide="pair").item() == pytest.approx(nothing, rel=1e-12)
+
+
+@pytest.mark.parametrize("core", ["cp", "tucker"])
+def test_facts_are_left_out_question_by_question(core):
+    triples, model = GRAPHS["dense"], path_model(N, R, core=core)
+    graph, asked = model.message_graph(triples), (torch.tensor([0, 1, 0]), torch.tensor([2, 4, 2]))
+    without = [triples[:0], triples[5:9], triples[[40, 3]]]
+    found = model.scores(graph, *asked, without)
+    for row, facts in enumerate(without):
+        kept = np.array([fact for fact in triples.tolist() if fact not in facts.tolist()])
+        question = asked[0][row : row + 1], asked[1][row : row + 1]
+        expected = model.scores(model.message_graph(kept), *question)[0]
+        assert torch.allclose(found[row], expected, rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(found[0], found[2])
+
+
+def test_distances_count_edges():
+    chain = np.array([[i, 0, i + 1] for i in range(5)])
+    graph = path_model(N, R).message_graph(chain)
+    heads, tails = np.array([0, 0, 4, 2, 0, 5]), np.array([0, 3, 1, 8, 5, 0])
+    assert graph.distances(heads, tails, 4).tolist() == [0, 3, 3, -1, -1, -1]
+
+
+def test_a_trace_has_the_gradient_of_every_message():
+    """Each edge's message is multiplied by a factor near 1, which changes the score of the loop."""
+    triples, model = random_triples(4, 6, R, 14), path_model(N, R, layers=2)
+    head, asked, tail = int(triples[0, 0]), 1, int(triples[0, 2])
+    trace = model.message_graph(triples).trace(model.shape, model.arrays(), (head, asked, tail))
+    edges, step, some = edges_of(triples, R), 1e-6, 0
+    columns = trace.sources.tolist(), trace.relations.tolist(), trace.targets.tolist()
+    found = dict(zip(zip(*columns, strict=True), trace.gradients.T, strict=True))
+    assert set(found) <= set(edges)
+    for edge in edges:
+        for layer in range(2):
+            more, less = (
+                naive_scores(model, edges, head, asked, N, {(layer, edge): factor})[tail]
+                for factor in (1 + step, 1 - step)
+            )
+            expected = (more - less) / (2 * step)
+            gradient = found[edge][layer] if edge in found else 0.0
+            assert gradient == pytest.approx(expected, rel=1e-5, abs=1e-8)
+            some += abs(expected) > 1e-6
+    assert some > 5
 
 
 # ---------------------------------------------------------------------------------------------------- rounding

@@ -134,9 +134,12 @@ class Explainer:
         return self.scorer.important_edges(head, relation, tail, count)
 
     def paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
-        """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``."""
-        if isinstance(self.scorer, NamesPaths):
-            found = self.scorer.strongest_paths(head, relation, tail, count)
+        """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``.
+
+        Messages may also have lowered a score along every path: then nothing carried it.
+        """
+        found = self.scorer.strongest_paths(head, relation, tail, count) if isinstance(self.scorer, NamesPaths) else []
+        if found:
             return carrying_paths(self.train_tails, found, relation)
         return supporting_paths(self.train_tails, head, relation, tail, count)
 

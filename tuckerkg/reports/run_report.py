@@ -72,11 +72,12 @@ class RunReport:
     def _trained(self) -> JsonObject:
         """What a run that was trained says of its model and training."""
         settings = self.run.settings
+        (encoder, decoder), (dim, relation_dim) = settings.parts, settings.widths
         return {
-            "encoder": settings.encoder.name,
-            "decoder": settings.decoder.name,
-            "width": f"{settings.model.dim} (relations {settings.model.relation_dim})",
-            "loss": settings.loss.name,
+            "encoder": encoder,
+            "decoder": decoder,
+            "width": f"{dim} (relations {relation_dim})",
+            "loss": "softmax" if settings.kind == "paths" else settings.loss.name,
             "seed": str(settings.train.seed),
             "epochs": f"{self.curve[-1][0]:g}" if self.curve else "0",
         }

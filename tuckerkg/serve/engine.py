@@ -258,8 +258,8 @@ class Engine:
         if run.members:
             facts["blend of"] = " and ".join(run.member_names)
         else:
-            facts["encoder"], facts["decoder"] = settings.encoder.name, settings.decoder.name
-            facts["width"] = str(settings.model.dim)
+            facts["encoder"], facts["decoder"] = settings.parts
+            facts["width"] = str(settings.widths[0])
         curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
         return schemas.About(
             name=run.path.resolve().name,
