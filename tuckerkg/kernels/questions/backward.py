@@ -70,7 +70,7 @@ def _score_backward(width, weights, grads, space, layers, shared):
     store(grads.up_bias, d, load(width, grads.up_bias, d) + asked_right)
 
 
-@njit(nogil=True)
+@njit(nogil=True, inline="always")
 def _edges_backward(width, space, relations, relation_grads, edge_grads, layer, layer_base, below, position, at, sent):
     """Carry the gradients of one entity's sum, largest and smallest message to their sources and relations.
 
@@ -184,7 +184,7 @@ def _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer):
     return message_grad
 
 
-@njit(nogil=True)
+@njit(nogil=True, inline="always")
 def _outer(width, space, left, right, below, above, sent):
     """Add inputs times gradients of the rows ``left`` and, unless negative, ``right`` to the gradient of the matrix."""
     d, like = lanes(width), space.states

@@ -10,7 +10,7 @@ from tuckerkg.kernels.questions.vector_rows import fill, lanes, larger, load, sc
 EPSILON = 1e-5  # of LayerNorm
 
 
-@njit(nogil=True)
+@njit(nogil=True, inline="always")
 def _aggregate(width, space, relations, layer_base, states_base, position, sent):
     """Sum, largest and smallest message of one entity. ``sent``: how many entities send in this layer."""
     d = lanes(width)
