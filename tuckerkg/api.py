@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tuckerkg.automatic import choose_and_train
 from tuckerkg.config.build import build_model, build_objective
 from tuckerkg.config.registry import register
 from tuckerkg.config.settings import Settings, parse_settings
@@ -73,12 +74,10 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     read = read_dataset(dataset, data)
     chosen_by_hand = (encoder, decoder, loss, epochs, lr, settings, overrides, start)
     if all(choice is None for choice in chosen_by_hand):
-        from tuckerkg.automatic import train_automatically  # noqa: PLC0415  (it uses this module)
-
-        def automatically(place: Path) -> Run:
-            return train_automatically(read, place, minutes=minutes, seed=seed or 0, callback=callback, log=log)
-
-        return _kept(automatically, out)
+        return _kept(
+            lambda place: train_automatically(read, place, minutes=minutes, seed=seed or 0, callback=callback, log=log),
+            out,
+        )
     if minutes is not None:
         raise SettingsError("minutes bounds what the program chooses: leave out models and settings, or set epochs")
     named = {"encoder": encoder, "decoder": decoder, "loss": loss}
@@ -103,6 +102,23 @@ def _kept(make: Callable[[Path], Run], out: str | Path | None) -> Run:
     if out is None:
         weakref.finalize(run, shutil.rmtree, place.parent, ignore_errors=True)
     return run
+
+
+def train_automatically(
+    dataset: Dataset,
+    out: str | Path,
+    *,
+    minutes: float | None = None,
+    seed: int = 0,
+    callback: Callback | None = None,
+    log: LogFunction = ignore,
+) -> Run:
+    """Train what suits ``dataset``, as ``choose_and_train`` decides; the arguments are those of ``train``."""
+
+    def train_one(settings: Settings, place: Path) -> Run:
+        return resume(RunFolder.open(place) if is_run(place) else prepare(dataset, settings, place), callback, log=log)
+
+    return choose_and_train(dataset, Path(out), train_one, minutes=minutes, seed=seed, log=log)
 
 
 def train_seeds(

@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from tuckerkg.api import prepare, resume
 from tuckerkg.batches.questions import QuestionBatches
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.data.dataset import Dataset
@@ -27,9 +26,8 @@ from tuckerkg.inference.blend import blend
 from tuckerkg.inference.run import Run, load
 from tuckerkg.kernels.questions.graph import QuestionGraph
 from tuckerkg.nn.paths import Hide, PathModel
-from tuckerkg.storage.run_folder import RunFolder, check_place, is_run
+from tuckerkg.storage.run_folder import check_place
 from tuckerkg.storage.sealed_folder import write_atomic
-from tuckerkg.training.callbacks import Callback
 from tuckerkg.training.timing import seconds_per_epoch
 from tuckerkg.types import JsonObject, LogFunction, ignore
 
@@ -43,6 +41,7 @@ FARTHEST = 8  # edges that are followed to see how far answers lie
 CLOSE = 0.95  # share of the answers within reach that layers must cover, with one layer to spare
 LOOKED_AT = 400  # validation triples that this is measured on
 VALIDATIONS = 12  # of a run
+LEAST_VALIDATED = 50  # validation triples
 PATIENCE = 5
 VALIDATING = 0.1  # share of the time
 PATHS, PARTNER = 0.65, 0.25  # shares of the minutes for messages from the question and for embeddings
@@ -71,13 +70,17 @@ class Plan:
         return cls(members, tuple(values["reasons"]), float(values["seconds"]))
 
 
-def train_automatically(
+TrainOne = Callable[[Settings, Path], Run]
+"""Train what settings describe into a run folder, or continue the run that is there."""
+
+
+def choose_and_train(
     dataset: Dataset,
     out: Path,
+    train_one: TrainOne,
     *,
     minutes: float | None = None,
     seed: int = 0,
-    callback: Callback | None = None,
     log: LogFunction = ignore,
 ) -> Run:
     """Train what is best on ``dataset`` into the run folder ``out``; see the top of this module.
@@ -85,9 +88,9 @@ def train_automatically(
     What is under way lies beside it in a folder that ends in ``.parts``: the same call continues there.
 
     Args:
+        train_one: trains a member.
         minutes: how long it may take; None: what the graph needs, an hour at most.
         seed: of everything random; further seeds follow it.
-        callback: called along the way; None draws a progress bar.
         log: called with what is decided and why.
     """
     check_place(out)
@@ -103,7 +106,12 @@ def train_automatically(
     for reason in plan.reasons:
         log(reason)
     log(f"about {_duration(plan.seconds)} on {torch.get_num_threads()} threads; --minutes bounds it, Ctrl-C saves")
-    runs = [_trained(dataset, settings, parts / _name(settings), callback, log) for settings in plan.members]
+    runs = []
+    for settings in plan.members:
+        log(f"{_name(settings)}:")
+        runs.append(train_one(settings, parts / _name(settings)))
+        if len(dataset.valid):
+            log(f"{_name(settings)}: validation MRR {runs[-1].state['best_mrr']:.4f}")
     chosen = _best(runs, parts / "blend", log)
     shutil.move(chosen.path, out)
     shutil.rmtree(parts)
@@ -134,8 +142,11 @@ def make_plan(dataset: Dataset, *, minutes: float | None = None, seed: int = 0) 
     base["train"] |= {
         "steps": steps,
         "evaluate_every": steps / VALIDATIONS * paths.paths.questions / (2 * len(dataset.train)),
-        "validate_on": 0 if triples >= len(dataset.valid) else max(triples, 50),
+        "validate_on": 0 if triples >= len(dataset.valid) else max(triples, LEAST_VALIDATED),
     }
+    if not len(dataset.valid):
+        why = "no fact can be held out of this graph: nothing tells how good the result is, and nothing else is tried"
+        return Plan((parse_settings(base),), (why_layers, why, f"{questions:,.0f} questions"), seconds)
     members = [parse_settings({**base, "train": {**base["train"], "seed": seed + k}}) for k in range(seeds)]
     partner, partner_seconds = _partner(dataset, seed, min(max(seconds, 20.0), PARTNER * limit))
     reasons = (why_layers, why_hide, f"{questions:,.0f} questions" + (f", {seeds} seeds" if seeds > 1 else ""))
@@ -214,19 +225,6 @@ def _partner(dataset: Dataset, seed: int, seconds: float) -> tuple[Settings, flo
     epochs = float(np.clip(round(seconds / epoch), 5, 100))
     values["train"] |= {"epochs": epochs, "evaluate_every": max(1.0, epochs // 10), "patience": PATIENCE}
     return parse_settings(values), epochs * epoch
-
-
-def _trained(dataset: Dataset, settings: Settings, place: Path, callback: Callback | None, log: LogFunction) -> Run:
-    if is_run(place):
-        folder = RunFolder.open(place)
-    else:
-        shutil.rmtree(place, ignore_errors=True)  # begun and not finished
-        folder = prepare(dataset, settings, place)
-    log(f"{place.name}:")
-    run = resume(folder, callback, log=log)
-    if len(dataset.valid):
-        log(f"{place.name}: validation MRR {run.state['best_mrr']:.4f}")
-    return run
 
 
 def _best(runs: Sequence[Run], place: Path, log: LogFunction) -> Run:

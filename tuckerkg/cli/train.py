@@ -51,7 +51,7 @@ def demo(
     facts: Annotated[int, typer.Option(help="How many missing facts to name.", min=1)] = 10,
 ) -> None:
     """Train on the embedded graph of countries, print test metrics and ten missing facts as sentences."""
-    from tuckerkg.automatic import train_automatically
+    from tuckerkg.api import train_automatically
     from tuckerkg.data.load import load
     from tuckerkg.inference.predictions import few_of_each_relation
     from tuckerkg.reports import tables
@@ -188,7 +188,7 @@ def _train_automatically(
     dataset: Dataset, place: Path, minutes: float | None, seed: int | None, result: Path | None
 ) -> None:
     """Train what suits the graph and say what came of it."""
-    from tuckerkg.automatic import train_automatically
+    from tuckerkg.api import train_automatically
 
     run = train_automatically(dataset, place, minutes=minutes, seed=seed or 0, callback=training_progress(), log=print)
     _close(run, result)
