@@ -35,6 +35,8 @@ class PathCounts(Scorer):
         weighted = torch.einsum("sab,asm->sbm", self.weights[relation_ids], first)  # [B, 2R, N]
         return torch.einsum("sbm,bmt->st", weighted, self.edges).float()
 
+    answers_other_graphs = True
+
     def on(self, train: np.ndarray, num_entities: int) -> PathCounts:
         return PathCounts(self.weights, train, num_entities)
 

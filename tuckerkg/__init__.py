@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tuckerkg.api import refit_run as refit
     from tuckerkg.api import resume as resume
     from tuckerkg.api import train as train
     from tuckerkg.api import train_seeds as train_seeds
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 _HOMES: dict[str, tuple[str, str]] = {
     name: (module, attribute or name)
     for module, names in {
-        "api": {"resume": "", "train": "", "train_seeds": ""},
+        "api": {"refit": "refit_run", "resume": "", "train": "", "train_seeds": ""},
         "config.registry": {"load_plugin": "", "register": ""},
         "config.settings": {"Settings": ""},
         "config.toml": {"load_settings": ""},
@@ -167,6 +168,7 @@ __all__ = [
     "load_dataset",
     "load_plugin",
     "load_settings",
+    "refit",
     "register",
     "report",
     "resume",

@@ -22,8 +22,17 @@ from tuckerkg.data.load import load as load_dataset
 from tuckerkg.data.load import read_dataset
 from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.inference.run import Run
+from tuckerkg.inference.run import load as load_run
 from tuckerkg.inference.runs import Runs
 from tuckerkg.nn.model import Model
+from tuckerkg.refitting import (
+    check_refit,
+    complete_blend,
+    prepare_refit,
+    started_from,
+    unfinished_members,
+    without_validation,
+)
 from tuckerkg.storage.run_folder import RunFolder, is_run
 from tuckerkg.training.callbacks import Callback
 from tuckerkg.training.loop import fit
@@ -48,6 +57,7 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     start: str | Path | None = None,
     minutes: float | None = None,
     log: LogFunction = ignore,
+    refit: bool = False,
 ) -> Run:
     """Train on a dataset.
 
@@ -67,6 +77,8 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         start: a run folder whose best weights to start from, for instance that of the decoder alone.
         minutes: how long it may take, where the program chooses.
         log: called with what the program decides, and why.
+        refit: train once more on all facts when done, see ``refit``, into ``out`` with ``-refit`` behind, and give
+            that run.
 
     Raises:
         TuckerkgError: anything that a user can mend, in words.
@@ -77,6 +89,8 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         return _kept(
             lambda place: train_automatically(read, place, minutes=minutes, seed=seed or 0, callback=callback, log=log),
             out,
+            callback,
+            refit,
         )
     if minutes is not None:
         raise SettingsError("minutes bounds what the program chooses: leave out models and settings, or set epochs")
@@ -87,14 +101,16 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     if start is not None:
         RunFolder.open(Path(start))  # refused before anything is written
         chosen = chosen.model_copy(update={"start": chosen.start.model_copy(update={"run": str(start)})})
-    return _kept(lambda place: resume(prepare(read, chosen, place), callback, data), out)
+    return _kept(lambda place: resume(prepare(read, chosen, place), callback, data), out, callback, refit)
 
 
-def _kept(make: Callable[[Path], Run], out: str | Path | None) -> Run:
+def _kept(make: Callable[[Path], Run], out: str | Path | None, callback: Callback | None, refit: bool) -> Run:
     """The run that ``make`` writes into ``out``, or into a temporary folder that is removed together with the run."""
     place = Path(tempfile.mkdtemp(prefix="tuckerkg-")) / "run" if out is None else Path(out)
     try:
         run = make(place)
+        if refit:
+            run = refit_run(run, out=refit_place(place), callback=callback)
     except BaseException:
         if out is None:
             shutil.rmtree(place.parent, ignore_errors=True)
@@ -140,14 +156,12 @@ def train_seeds(
 
 
 def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
-    """Write a new run folder: settings, vocabulary and splits; training then needs nothing else."""
+    """Write a new run folder: settings, vocabulary and splits; training then needs nothing else.
+
+    Without validation triples the last weights are taken, and nothing tells how good they are.
+    """
     if len(dataset.train) == 0:
         raise TuckerkgError(f"{dataset.name}: no training triples")
-    if len(dataset.valid) == 0:
-        raise TuckerkgError(
-            f"{dataset.name}: no validation triples, and the best weights are chosen on them; "
-            "give a valid file, or one file to be split"
-        )
     with torch.device("meta"):  # refuses what does not fit together before anything is written
         model = build_model(settings, 1, 1)
         if isinstance(model, Model):
@@ -180,11 +194,51 @@ def resume(
 
         callback = Progress()
     opened = folder if isinstance(folder, RunFolder) else RunFolder.open(Path(folder))
-    begin(opened, callback, data, log)
-    fit(opened, callback)
+    for member in unfinished_members(opened):
+        resume(member, callback, data, log)
+    if not complete_blend(opened):
+        if len(opened.split("valid")) == 0:
+            callback.log(without_validation(opened))
+        begin(opened, callback, data, log)
+        fit(opened, callback)
     run = Run(opened)
-    run.calibration  # noqa: B018  (fits and stores it)
+    if len(run.split("valid")):
+        run.calibration  # noqa: B018  (fits and stores it)
     return run
+
+
+def refit_run(
+    run: Run | str | Path, *, out: str | Path, callback: Callback | None = None, log: LogFunction = ignore
+) -> Run:
+    """Train once more on all facts, held-out ones and added ones too, for use in production.
+
+    Settings are those of ``run``, for as many epochs as led to the weights that validation chose. Nothing is left to
+    validate on: the last weights are taken. What was measured on ``run``, and its fitted probabilities, are kept in
+    ``Run.refit_of``. Of a blend every member is trained again, the weights of the members stay.
+
+    Args:
+        run: a run or its folder.
+        out: the run folder to write. ``resume`` continues it where it was interrupted.
+        log: called with what is being done.
+
+    Raises:
+        TuckerkgError: nothing is held out of the run, or the place is taken, in words.
+    """
+    opened = load_run(run) if not isinstance(run, Run) else run
+    check_refit(opened, Path(out))
+    former, start = started_from(opened), None
+    if former is not None:  # what it starts from must be trained on all facts too
+        start = Path(out).with_name(f"{Path(out).name}-start")
+        if is_run(start):
+            resume(start, callback, log=log)
+        else:
+            refit_run(former, out=start, callback=callback, log=log)
+    return resume(prepare_refit(opened, Path(out), start=start, log=log), callback, log=log)
+
+
+def refit_place(path: Path) -> Path:
+    """Where the refit of a run at ``path`` goes where nothing else is said."""
+    return path.with_name(f"{path.name}-refit")
 
 
 def begin(

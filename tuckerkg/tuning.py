@@ -177,6 +177,11 @@ def tune(  # noqa: PLR0913  (what may be asked for, by keyword only)
         file = name if is_settings(name) else None
         named = load_settings(file, {**space.fixed, **fixed}).dataset if file else name
         dataset = load_dataset(named, data=data, options=options)
+    if len(dataset.valid) == 0:
+        raise TuckerkgError(
+            f"{dataset.name}: no validation triples, and settings are chosen on them; give a valid file, or one file "
+            "to be split"
+        )
     place = Path("studies") / f"{Path(name).stem}-{space.name}" if folder is None else Path(folder)
     search = Search(file, space, dataset, place, {"dataset": dataset.name, **fixed})
     return Study(place, search.run(trials, minutes, on_trial, callback))
@@ -296,6 +301,10 @@ class _Reporter(Callback):
     def stepped(self, step: int, loss: float, lr: float) -> None:
         """Passed on."""
         self.callback.stepped(step, loss, lr)
+
+    def passed(self, epoch: float) -> None:
+        """Passed on."""
+        self.callback.passed(epoch)
 
     def log(self, text: str) -> None:
         """Passed on."""

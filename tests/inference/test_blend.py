@@ -17,6 +17,7 @@ from tuckerkg import api
 from tuckerkg.cli.app import app
 from tuckerkg.config.toml import load_settings
 from tuckerkg.errors import RunFolderError, SettingsError, TuckerkgError
+from tuckerkg.explain.explainer import Explainer
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import HasVectors
 from tuckerkg.reports.blends import BlendReport
@@ -187,13 +188,44 @@ def test_a_run_that_starts_from_the_question_is_a_member_like_others(with_paths,
     assert len(added.predict("fresh", "plus2", k=3, typed=False)) == 3
 
 
+def test_paths_of_a_member_are_named_with_its_share_of_the_weights(with_paths):
+    alone, weights = with_paths.members[0].scorer, torch.tensor([[1.0, 3.0]]).expand(6, 2)
+    scorer = BlendScorer([member.scorer for member in with_paths.members], weights)
+    named = [(fact, path) for fact in toy_dataset().test.tolist() for path in alone.strongest_paths(*fact, 1)]
+    assert named
+    for fact, path in named:
+        (found,) = scorer.strongest_paths(*fact, 1)
+        assert (found.entity_ids, found.relation_ids) == (path.entity_ids, path.relation_ids)
+        assert found.share == pytest.approx(path.share / 4)
+    fact, path = named[0]
+    explainer = Explainer(scorer, with_paths.split("train"), with_paths.predictor.known)
+    assert explainer.paths(*fact, 1)[0].share == pytest.approx(path.share / 4)
+    unasked = BlendScorer(scorer.members, torch.tensor([[0.0, 1.0]]).expand(6, 2))
+    explained = Explainer(unasked, with_paths.split("train"), with_paths.predictor.known).paths(*fact, 1)
+    assert all(path.share is None for path in explained)
+
+
 def test_a_blend_answers_for_the_graph_of_its_members(with_paths, folder, tmp_path):
     graph = [("x", "plus1", "y"), ("y", "plus1", "z")]
-    with pytest.raises(TuckerkgError, match="a blend answers for the graph of its members only"):
+    with pytest.raises(TuckerkgError, match="this blend answers for its own graph only, since a member has a vector"):
         with_paths.on(graph)
     elsewhere = tuckerkg.load(folder / "paths").on(graph)
     with pytest.raises(TuckerkgError, match=r"paths: answers for .*, and weights are fitted on the graph of training"):
         tuckerkg.blend([folder / "tucker", elsewhere], out=tmp_path / "out")
+
+
+def test_a_blend_of_runs_that_start_from_the_question_answers_for_other_graphs(with_paths, folder):
+    small = {"paths.width": 8, "paths.layers": 2, "train.lr": 0.01, "train.seed": 1}
+    trained(folder / "shorter", kind="paths", **small)
+    both = tuckerkg.blend([folder / "paths", folder / "shorter"], out=folder / "path-models")
+    facts = [("x", "plus1", "y"), ("y", "plus1", "z"), ("z", "plus1", "u")]
+    other = both.on(facts)
+    assert other.scorer.num_entities == 4
+    members = [tuckerkg.load(folder / name).on(facts) for name in ("paths", "shorter")]
+    expected = BlendScorer([member.scorer for member in members], both.scorer.weights)
+    asked = torch.tensor([0, 1]), torch.tensor([1, 0])
+    assert torch.equal(other.scorer.scores(*asked), expected.scores(*asked))
+    assert other.calibration is both.calibration
 
 
 def test_what_a_blend_cannot_do_is_refused_in_words(place):

@@ -339,6 +339,8 @@ class Distances(Scorer):
     def scores(self, heads: torch.Tensor, relation_ids: torch.Tensor) -> torch.Tensor:
         return self.near[heads]
 
+    answers_other_graphs = True
+
     def on(self, train: np.ndarray, num_entities: int) -> Distances:
         return Distances(train, num_entities, self.num_relations)
 

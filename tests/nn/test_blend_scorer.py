@@ -8,8 +8,9 @@ import pytest
 import torch
 from graphs import toy_dataset
 
+from tuckerkg.graph.strongest_paths import WeighedPath
 from tuckerkg.nn.blend_scorer import BlendScorer
-from tuckerkg.nn.contracts import HasVectors, ReadsEdges, Scorer
+from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, NamesPaths, ReadsEdges, Scorer
 
 DATA = toy_dataset()
 N, R = len(DATA.entities), len(DATA.relations)
@@ -39,6 +40,25 @@ class Reader(Table):
 
     def important_edges(self, head, relation, tail, count):
         return sorted(self.losses.items(), key=lambda found: -found[1])[:count]
+
+
+class Pathfinder(Table):
+    """A table that names paths and answers for other graphs."""
+
+    names_paths = answers_other_graphs = True
+
+    def __init__(self, seed: int, shares: dict[tuple[int, ...], float] | None = None) -> None:
+        super().__init__(seed)
+        self.shares, self.train = shares or {}, None
+
+    def strongest_paths(self, head, relation, tail, count):
+        found = sorted(self.shares.items(), key=lambda path: -path[1])[:count]
+        return [WeighedPath((head, *way, tail), (relation,) * (len(way) + 1), share) for way, share in found]
+
+    def on(self, train, num_entities):
+        other = Pathfinder(9, self.shares)
+        other.train, other.num_entities = train, num_entities
+        return other
 
 
 @pytest.fixture
@@ -96,3 +116,33 @@ def test_important_edges_are_the_members_weighted_and_merged():
     blended = BlendScorer([first, Table(7), second], torch.cat([weights[:, :1], weights], 1)[:, [0, 1, 2]])
     assert blended.important_edges(0, 0, 1, 2) == [(3, 2.0), (5, 2.0)]
     assert blended.important_edges(0, 1, 1, 5) == [(5, 2.0), (8, 0.1)]
+
+
+def test_paths_count_by_their_members_share_of_the_weights_and_equal_ones_are_one():
+    first, second = Pathfinder(1, {(3,): 0.6, (4,): 0.4}), Pathfinder(2, {(4,): 0.9, (5, 6): 0.1})
+    weights = torch.tensor([[2.0, 1.0, 1.0]] + [[0.0, 3.0, 0.0]] * (2 * R - 1), dtype=torch.float64)
+    blended = BlendScorer([first, Table(3), second], weights)
+    assert isinstance(blended, NamesPaths)
+    assert blended.names_paths
+    found = blended.strongest_paths(0, 0, 1, 2)
+    assert [path.entity_ids for path in found] == [(0, 4, 1), (0, 3, 1)]
+    assert [path.share for path in found] == pytest.approx([0.5 * 0.4 + 0.25 * 0.9, 0.5 * 0.6])
+    assert found[0].relation_ids == (0, 0)
+    assert blended.strongest_paths(0, 1, 1, 2) == []
+    assert not BlendScorer([Table(1), Table(2)], weights[:, :2]).names_paths
+    assert BlendScorer([blended, Table(2)], weights[:, :2]).names_paths
+
+
+def test_a_blend_answers_for_other_graphs_where_all_members_do():
+    weights = torch.ones(2 * R, 2, dtype=torch.float64)
+    blended = BlendScorer([Pathfinder(1), Pathfinder(2)], weights)
+    assert isinstance(blended, AnswersOtherGraphs)
+    assert blended.answers_other_graphs
+    other = blended.on(DATA.train[:5], 7)
+    assert other.num_entities == 7
+    assert [len(member.train) for member in other.members] == [5, 5]
+    mixed = BlendScorer([Pathfinder(1), Table(2)], weights)
+    assert not mixed.answers_other_graphs
+    assert not BlendScorer([Pathfinder(1), mixed], weights).answers_other_graphs
+    with pytest.raises(TypeError, match="Table answers for its own graph only"):
+        mixed.on(DATA.train, N)

@@ -285,12 +285,68 @@ def test_l2_on_the_encoders_output_pulls_that_towards_zero(tmp_path):
     assert pulled.scorer.entities.square().mean() < 0.5 * plain.scorer.entities.square().mean()
 
 
-def test_a_dataset_without_validation_is_refused(tmp_path):
+def unvalidated(path):
     from dataclasses import replace
 
-    from tuckerkg.errors import TuckerkgError
-
     empty = np.empty((0, 3), dtype=np.int64)
-    with pytest.raises(TuckerkgError, match="no validation triples"):
-        api.prepare(replace(toy_dataset(), valid=empty), load_settings(), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    return api.prepare(replace(toy_dataset(), valid=empty), load_settings(None, OVERRIDES), path)
+
+
+class Passed(NullCallback):
+    """Notes where validation would have been, and what was said."""
+
+    def __init__(self):
+        self.epochs, self.said = [], []
+
+    def passed(self, epoch):
+        self.epochs.append(epoch)
+
+    def log(self, text):
+        self.said.append(text)
+
+    def validated(self, epoch, evaluation, is_best):
+        raise AssertionError("nothing is there to rank")
+
+
+def test_without_validation_triples_the_last_weights_are_taken(tmp_path, caplog):
+    watch = Passed()
+    run = api.resume(unvalidated(tmp_path / "run"), watch)
+    assert (run.step, run.state["best_step"], run.state["best_mrr"]) == (TOTAL, TOTAL, None)
+    assert watch.epochs == pytest.approx([10 / 7, 20 / 7, 30 / 7, 40 / 7, 6.0])
+    assert len([said for said in watch.said if "no validation triples: the last weights are taken" in said]) == 1
+    assert all(row["valid"] is None and row["loss"] > 0 for row in run.metrics)
+    assert (len(run.metrics), run.curve) == (5, [])
+    assert not (run.path / "calibration").exists()
+    assert run.evaluate("test").mrr > 0
+    assert not caplog.records
+    (found,) = run.predict("e000", "plus1", k=1)
+    assert found.probability == pytest.approx(1 / (1 + np.exp(-found.score)), abs=1e-6)
+    assert "plain sigmoid" in caplog.text
+
+
+def test_a_run_without_validation_resumes_bit_for_bit(tmp_path):
+    whole = unvalidated(tmp_path / "whole")
+    fit(whole)
+    cut = unvalidated(tmp_path / "cut")
+    with pytest.raises(Crash):
+        fit(cut, At(25, crash))
+    assert cut.checkpoints.best_step() == 20
+    fit(cut)
+    assert digest(cut) == digest(whole)
+
+
+def test_progress_of_a_run_without_validation_shows_the_loss(tmp_path):
+    from io import StringIO
+
+    from rich.console import Console
+
+    from tuckerkg.training.progress import Progress
+
+    lines = Console(file=StringIO(), width=200)
+    api.resume(unvalidated(tmp_path / "a"), Progress(lines))
+    said = lines.file.getvalue()
+    assert said.count("loss") == 5
+    assert "MRR" not in said
+    terminal = Console(file=StringIO(), width=200, force_terminal=True)
+    api.resume(unvalidated(tmp_path / "b"), Progress(terminal))
+    assert "MRR" not in terminal.file.getvalue()

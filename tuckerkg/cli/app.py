@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import blend, data, paper, run, train
+from tuckerkg.cli import blend, data, paper, refit, run, train
 
 app = typer.Typer(
     name="tuckerkg",
@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"demo": train.demo, "train": train.train, "tune": train.tune, "blend": blend.blend},
+    "Train": {"demo": train.demo, "train": train.train, "tune": train.tune, "blend": blend.blend, "refit": refit.refit},
     "Ask a run": {
         "predict": run.predict,
         "score": run.score,

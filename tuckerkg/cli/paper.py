@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli.options import DataOption, JsonOption, settings_of, training_progress
+from tuckerkg.cli.options import DataOption, JsonOption, SetOption, settings_of, training_progress
 from tuckerkg.errors import TuckerkgError
 
 
@@ -21,21 +21,26 @@ def params(
     dim: Annotated[int, typer.Option(help="Width of entities, d_e.", min=1)] = 100,
     relation_dim: Annotated[int, typer.Option(help="Width of relations, d_r.", min=1)] = 100,
     layers: Annotated[int, typer.Option(help="Layers of the encoder.", min=1)] = 2,
+    changes: SetOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count free parameters as the paper does: #EFP of the embeddings, #NFP of the rest, #ENFP of the encoder."""
+    """Count free parameters as the paper does: #EFP of the embeddings, #NFP of the rest, #ENFP of the encoder.
+
+    Example of a model without embeddings: `tuckerkg params umls --set kind=paths --set paths.width=64`.
+    """
     from tuckerkg.api import count_parameters
     from tuckerkg.reports import tables
 
     named = {"model.dim": dim, "model.relation_dim": relation_dim, "encoder": encoder, "decoder": decoder}
     if encoder == "tgcn":
         named |= {"encoder.bases": cp, "encoder.layers": layers}
-    counts = count_parameters(dataset, settings_of(None, None, named, None), data)
+    settings = settings_of(None, None, named, changes)
+    counts = count_parameters(dataset, settings, data)
     if as_json:
         print(json.dumps(counts))
     else:
-        tables.show_counts(counts)
+        tables.show_counts(counts, settings.kind)
 
 
 def reproduce(

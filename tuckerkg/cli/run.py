@@ -60,11 +60,18 @@ def evaluate(
 ) -> None:
     """Rank a split: filtered, both directions, over all entities; ties at random, other tie rules for comparison.
 
-    Example: `tuckerkg evaluate runs/fb237_v1 --graph fb237_v1_ind`.
+    A refit was trained on all facts: what was measured on the run before is shown. Example:
+    `tuckerkg evaluate runs/fb237_v1 --graph fb237_v1_ind`.
     """
     from tuckerkg.reports import tables
 
     loaded = load_run(run, checkpoint=checkpoint, graph=graph)
+    if loaded.refit_of is not None and loaded.graph is None and split != "train":
+        if as_json:
+            print(printable_json({"refit_of": loaded.refit_of.as_dict()}))
+        else:
+            tables.show_run_before(str(run), loaded.refit_of, relations)
+        return
     evaluation, *others = _evaluated(loaded, split, keep=checkpoint == "best")
     trust = None
     if calibration:

@@ -117,6 +117,12 @@ def train(
             show_default="what the graph needs, 60 at most",
         ),
     ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit", help="When done, train once more on all facts, into the run folder's name with -refit behind."
+        ),
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files into the run folder.")
     ] = False,
@@ -157,7 +163,7 @@ def train(
                 "--resume takes everything from the run folder: leave out the dataset, --settings, --seed, --set, "
                 "--start-from"
             )
-        _finish(RunFolder.open(resume), tensorboard, result, data)
+        _finish(RunFolder.open(resume), tensorboard, result, data, refit)
         return
     named: JsonObject = {"encoder": encoder, "decoder": decoder, "plugins": list(plugins) if plugins else None}
     if start is not None:
@@ -177,36 +183,56 @@ def train(
     for each in seeds:
         if not by_hand:
             folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
-            _train_automatically(read, folder, minutes, each, result)
+            _train_automatically(read, folder, minutes, each, result, refit)
             continue
         chosen = first if each is None else settings_of(settings, dataset, {**named, "train.seed": each}, changes)
         folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
-        _finish(api.prepare(read, chosen, folder), tensorboard, result, data)
+        _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit)
 
 
 def _train_automatically(
-    dataset: Dataset, place: Path, minutes: float | None, seed: int | None, result: Path | None
+    dataset: Dataset, place: Path, minutes: float | None, seed: int | None, result: Path | None, refit: bool
 ) -> None:
     """Train what suits the graph and say what came of it."""
     from tuckerkg.api import train_automatically
 
     run = train_automatically(dataset, place, minutes=minutes, seed=seed or 0, callback=training_progress(), log=print)
-    _close(run, result)
+    _close(run, result, refit)
 
 
-def _finish(folder: RunFolder, tensorboard: bool, result: Path | None, data: Path | None) -> None:
+def _finish(folder: RunFolder, tensorboard: bool, result: Path | None, data: Path | None, refit: bool = False) -> None:
     """Train a run folder to its end and say what came of it."""
     from tuckerkg import api
 
     board = folder.path / "tensorboard" if tensorboard else None
-    _close(api.resume(folder, training_progress(board), data, print), result)
+    _close(api.resume(folder, training_progress(board), data, print), result, refit, data)
 
 
-def _close(run: Run, result: Path | None) -> None:
-    print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {run.path}")
+def _close(run: Run, result: Path | None, refit: bool, data: Path | None = None) -> None:
+    """Say what came of a run, write its result, train once more on all facts."""
+    from tuckerkg import api
+    from tuckerkg.storage.run_folder import is_run
+
+    show_trained(run)
     if result is not None:
         _write_result(run, result)
+    if refit:
+        place = api.refit_place(run.path)
+        if is_run(place):
+            show_trained(api.resume(place, training_progress(), data, print))
+        else:
+            show_trained(api.refit_run(run, out=place, callback=training_progress(), log=print))
+
+
+def show_trained(run: Run) -> None:
+    """What came of a training, and what to do next."""
+    from tuckerkg.refitting import without_validation
+
+    if run.state["best_mrr"] is None:
+        print(without_validation(run.folder))
+        print(f"saved in {run.path}\nnext: tuckerkg predict {run.path} --top-missing 20")
     else:
+        print(f"best validation MRR {run.state['best_mrr']:.4f} at step {run.step:,}; saved in {run.path}")
         print(f"next: tuckerkg evaluate {run.path}")
 
 

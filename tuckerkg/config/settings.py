@@ -233,18 +233,6 @@ class Settings(Section):
             key = f"regularizer.{penalties[0]}" if penalties else "phase"
             raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")
 
-    @property
-    def parts(self) -> tuple[str, str]:
-        """Names of the encoder and of what scores the encoded entities."""
-        return ("paths", "mlp") if self.kind == "paths" else (self.encoder.name, self.decoder.name)
-
-    @property
-    def widths(self) -> tuple[int, int]:
-        """Widths of entities and of relations."""
-        if self.kind == "paths":
-            return self.paths.width, self.paths.width
-        return self.model.dim, self.model.relation_dim
-
     def as_dict(self) -> JsonObject:
         """Plain values for JSON."""
         plain: JsonObject = json.loads(self.model_dump_json())

@@ -136,11 +136,13 @@ class Explainer:
     def paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
         """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``.
 
-        Messages may also have lowered a score along every path: then nothing carried it.
+        Messages may also have lowered a score along every path, or a blend may not ask its path models for a relation:
+        then nothing carried it.
         """
-        found = self.scorer.strongest_paths(head, relation, tail, count) if isinstance(self.scorer, NamesPaths) else []
-        if found:
-            return carrying_paths(self.train_tails, found, relation)
+        if isinstance(self.scorer, NamesPaths) and self.scorer.names_paths:
+            found = self.scorer.strongest_paths(head, relation, tail, count)
+            if found:
+                return carrying_paths(self.train_tails, found, relation)
         return supporting_paths(self.train_tails, head, relation, tail, count)
 
 

@@ -149,11 +149,16 @@ def _check_members(runs: Sequence[Run]) -> None:
                 f"was trained, {run.path}@1, and add the facts to the blend"
             )
         check_same_data(runs[0].folder, run.folder, SPLITS)
+    if len(runs[0].split("valid")) == 0:
+        raise TuckerkgError(
+            f"{runs[0].path}: has no validation triples, and weights are fitted on them; blend runs that were trained "
+            "with some held out"
+        )
 
 
 def _validation_mrr(run: Run) -> float:
     """As it was noted in training for these weights, else ranked now."""
-    noted = [row["valid"]["mrr"] for row in run.metrics if row["step"] == run.step]
+    noted = [row["valid"]["mrr"] for row in run.metrics if row["step"] == run.step and row["valid"]]
     return float(noted[-1]) if noted else run.evaluate("valid").mrr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.config.build import AnyModel, build_model, build_scorer
+from tuckerkg.config.describe import describe_model
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.data.from_memory import table_of
 from tuckerkg.data.labels import Labels
@@ -42,6 +44,7 @@ from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Sc
 from tuckerkg.nn.model import ParameterCounts, choose_device
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.members import member_folders
+from tuckerkg.storage.run_before import RunBefore, read_run_before
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.storage.versions import Version, read_version, version_numbers
 from tuckerkg.storage.weights import check_entity_rows, check_weights, restore_weights
@@ -50,6 +53,7 @@ from tuckerkg.types import JsonObject, ProgressFunction
 if TYPE_CHECKING:
     import polars as pl
 
+_log = logging.getLogger("tuckerkg")
 _AT_VERSION = re.compile(r"(.+)@([0-9]{1,9})")
 VALID_AND_TEST = "valid+test"
 
@@ -128,6 +132,10 @@ class Run:
         """What the runs that a blend was made of were called."""
         return [member["name"] for member in self.state.get("members", ())]
 
+    def describe(self) -> dict[str, str]:
+        """What it is, by name: encoder, decoder and width, or how messages go, or the members of a blend."""
+        return {"blend of": " and ".join(self.member_names)} if self.members else describe_model(self.settings)
+
     def counts(self) -> ParameterCounts:
         """Free parameters as the paper counts them; a blend's are those of its members."""
         if self._model is not None:
@@ -144,6 +152,24 @@ class Run:
     def metrics(self) -> list[JsonObject]:
         """The validations during training, oldest first."""
         return self.folder.metrics.rows()
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Epochs and validation MRR while training; of a refit, those of the run before."""
+        rows = self.metrics if self.refit_of is None else self.refit_of.metrics
+        return [(row["epoch"], row["valid"]["mrr"]) for row in rows if row["valid"]]
+
+    @cached_property
+    def refit_of(self) -> RunBefore | None:
+        """The run that this one is a refit of, trained on all facts, and what was measured on it; else None."""
+        return read_run_before(self.path)
+
+    @property
+    def blend_weights(self) -> Tensor:
+        """Of a blend: how much each member counts for a relation, in each direction, ``[2R, members]``."""
+        if not self.members:
+            raise TuckerkgError(f"{self.path}: is no blend, so that there are no weights of members")
+        return self._weights["weights"]
 
     @property
     def graph_name(self) -> str:
@@ -177,12 +203,15 @@ class Run:
     def calibration(self) -> Calibration:
         """Turn scores into probabilities: as stored in the run folder, else fitted on validation and stored.
 
-        For another graph it is the one that was fitted on the validation split of training, by relation.
+        For another graph it is the one that was fitted on the validation split of training, by relation; for a refit,
+        which has none, that of the run before. Without validation triples it is the plain sigmoid of the score.
         """
         if not self.calibrated:
             return Calibration()
         if self._trained is not None:
             return self._trained.calibration
+        if len(self.split("valid")) == 0:
+            return self._unfitted()
         if self._scorer is not None:  # what is stored belongs to the folder's own model
             return fit_calibration(self.scorer, self.split("train"), self.split("valid"))
         stored = self.folder.calibration(self.step, self.version)
@@ -192,6 +221,17 @@ class Run:
         with suppress(RunFolderError):  # a run may be read-only
             self.folder.store_calibration(self.step, self.version, fitted.tensors())
         return fitted
+
+    def _unfitted(self) -> Calibration:
+        """The probabilities of a run that has no validation triples to fit them on."""
+        if self.refit_of is not None and self.refit_of.calibration:
+            return Calibration.from_tensors(self.refit_of.calibration)
+        _log.warning(
+            "%s: no validation triples to fit probabilities on: a probability is the plain sigmoid of the score, good "
+            "for an order, not for a chance",
+            self.path,
+        )
+        return Calibration()
 
     def reliability(self, split: str = "test") -> Reliability:
         """How far probabilities hold for the best candidates of a held-out split's questions.
@@ -223,6 +263,11 @@ class Run:
         triples = np.concatenate([self.split(name) for name in split.split("+")])
         if len(triples):
             return triples
+        if self.graph is None and self.refit_of is not None:
+            raise RunFolderError(
+                f"{self.path}: is a refit of {self.refit_of.name}, trained on all facts, so that nothing is held out "
+                f"as {split}; what {self.refit_of.name} scored is in run.refit_of, and shown by tuckerkg evaluate"
+            )
         if self.graph is None:
             raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
         raise RunFolderError(
@@ -375,12 +420,13 @@ class Run:
             second = self._trained.on(graph)
             return second if self.calibrated else second.uncalibrated()
         scorer = self.scorer
-        if self.members:
-            raise TuckerkgError(
-                f"{self.path}: a blend answers for the graph of its members only; a member that starts from the "
-                "question can be asked by itself: run.members[0].on(graph)"
-            )
-        if not isinstance(scorer, AnswersOtherGraphs):
+        if not isinstance(scorer, AnswersOtherGraphs) or not scorer.answers_other_graphs:
+            if self.members:
+                raise TuckerkgError(
+                    f"{self.path}: this blend answers for its own graph only, since a member has a vector for each "
+                    "entity of it; a member that starts from the question can be asked by itself: "
+                    "run.members[0].on(graph)"
+                )
             raise TuckerkgError(
                 f"{self.path}: this model learnt a vector for each entity it was trained with and has none for the "
                 "entities of another graph; train one that starts from the question, --set kind=paths"
@@ -465,7 +511,10 @@ class Run:
                 f"{self.path}: a blend has no vectors of its own; those of a member are in {self.members[0].path}"
             )
         if not isinstance(self.scorer, HasVectors):
-            raise TuckerkgError(f"{self.path}: this model has no vectors; it scores each question by itself")
+            raise TuckerkgError(
+                f"{self.path}: this model has no vectors, it scores each question by itself; "
+                "a run with embeddings has some: train one without --set kind=paths"
+            )
         return self.scorer.vectors(what)
 
 

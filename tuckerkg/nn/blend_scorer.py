@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.nn.contracts import ReadsEdges, Scorer
+from tuckerkg.graph.strongest_paths import WeighedPath
+from tuckerkg.nn.contracts import AnswersOtherGraphs, NamesPaths, ReadsEdges, Scorer
 
 
 class BlendScorer(Scorer):
-    """``score(t) = sum over members i of w[r, i] * log share_i(t)``. Provides ``ReadsEdges``.
+    """``score(t) = sum over members i of w[r, i] * log share_i(t)``.
+
+    Provides ``ReadsEdges`` and ``NamesPaths`` where a member does, ``AnswersOtherGraphs`` where all do.
 
     A member's log share is ``score - log sum exp`` of its scores over all entities of the question, so that members
     whose scores have another level or spread can be added. A member that has no weight for a relation is not asked.
@@ -63,6 +67,41 @@ class BlendScorer(Scorer):
                 for row, loss in member.important_edges(head, relation, tail, count):
                     losses[row] += weight * loss
         return sorted(losses.items(), key=lambda found: (-found[1], found[0]))[:count]
+
+    @property
+    def names_paths(self) -> bool:
+        """Whether any member names paths."""
+        return any(isinstance(member, NamesPaths) and member.names_paths for member in self.members)
+
+    def strongest_paths(self, head: int, relation: int, tail: int, count: int) -> list[WeighedPath]:
+        """The members' strongest paths, each counted by its member's share of the weights; equal ones are added up."""
+        weights = self.weights[relation]
+        parts = (weights / weights.sum()).tolist()
+        shares: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = defaultdict(float)
+        for weight, member in zip(parts, self.members, strict=True):
+            if weight > 0 and isinstance(member, NamesPaths) and member.names_paths:
+                for path in member.strongest_paths(head, relation, tail, count):
+                    shares[path.entity_ids, path.relation_ids] += weight * path.share
+        heaviest = sorted(shares.items(), key=lambda found: (-found[1], found[0]))[:count]
+        return [WeighedPath(*path, share) for path, share in heaviest]
+
+    @property
+    def answers_other_graphs(self) -> bool:
+        """Whether every member does."""
+        return all(isinstance(member, AnswersOtherGraphs) and member.answers_other_graphs for member in self.members)
+
+    def on(self, train: np.ndarray, num_entities: int) -> BlendScorer:
+        """The blend of the members over the facts ``train [n, 3]`` of another graph.
+
+        Raises:
+            TypeError: a member cannot; ``answers_other_graphs`` tells.
+        """
+        others = []
+        for member in self.members:
+            if not isinstance(member, AnswersOtherGraphs):
+                raise TypeError(f"{type(member).__name__} answers for its own graph only")
+            others.append(member.on(train, num_entities))
+        return BlendScorer(others, self.weights)
 
 
 def log_shares(scores: Tensor) -> Tensor:

@@ -72,6 +72,11 @@ class ReadsEdges(Protocol):
 class AnswersOtherGraphs(Protocol):
     """A scorer without parameters of its own for entities, so that its weights answer for any graph."""
 
+    @property
+    def answers_other_graphs(self) -> bool:
+        """False where this scorer could and does not, as a blend with a member that has a vector per entity."""
+        ...
+
     def on(self, train: np.ndarray, num_entities: int) -> Scorer:
         """The same weights over other facts ``[n, 3]``; ids of relations mean what they mean here."""
         ...
@@ -80,6 +85,11 @@ class AnswersOtherGraphs(Protocol):
 @runtime_checkable
 class NamesPaths(Protocol):
     """A scorer whose scores come along paths of the graph."""
+
+    @property
+    def names_paths(self) -> bool:
+        """False where this scorer could name paths and cannot, as a blend none of whose members does."""
+        ...
 
     def strongest_paths(self, head: int, relation: int, tail: int, count: int) -> list[WeighedPath]:
         """The ``count`` paths that carried most of a score, heaviest first."""

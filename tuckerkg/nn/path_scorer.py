@@ -54,6 +54,16 @@ class PathScorer(Scorer):
         """Always: without an edge, only the head is told from the others."""
         return True
 
+    @property
+    def answers_other_graphs(self) -> bool:
+        """Always: no entity has a parameter."""
+        return True
+
+    @property
+    def names_paths(self) -> bool:
+        """Always."""
+        return True
+
     def on(self, train: np.ndarray, num_entities: int) -> PathScorer:
         """The same weights over the facts ``train [n, 3]`` of another graph, whose relations have the same ids."""
         return PathScorer(self.model, train, num_entities=num_entities)

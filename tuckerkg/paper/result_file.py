@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from tuckerkg.config.describe import component_names
 from tuckerkg.data.catalogue import KNOWN
 from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.inference.run import Run
@@ -22,13 +23,14 @@ from tuckerkg.types import JsonObject
 def result_of(run: Run, valid: Evaluation, test: Evaluation) -> JsonObject:
     """Everything a table of results needs to know about ``run``."""
     settings = run.settings
-    encoder, decoder = settings.parts
+    encoder, decoder = component_names(settings)
+    parts = (encoder, decoder) if settings.kind == "embedding" else (encoder,)
     rows = run.metrics
     without = {}
     if run.uses_messages:
         without = {"test_without_messages": run.evaluate("test", messages=False).overall.as_dict()}
     return {
-        "experiment": settings.experiment or f"{settings.dataset}-{encoder}-{decoder}",
+        "experiment": settings.experiment or "-".join([settings.dataset, *parts]),
         "dataset": settings.dataset,
         "encoder": encoder,
         "decoder": decoder,

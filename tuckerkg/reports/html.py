@@ -18,7 +18,7 @@ from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.inference.run import Run, load
 from tuckerkg.reports.inspection import Inspection
 from tuckerkg.reports.plots import plain, pyplot
-from tuckerkg.reports.run_report import RunReport, report_of
+from tuckerkg.reports.run_report import RunReport, Unmeasured, report_of
 from tuckerkg.storage.sealed_folder import write_atomic
 from tuckerkg.types import LogFunction, ignore
 
@@ -47,10 +47,23 @@ def check_page(path: Path) -> None:
 
 
 def report(run: Run | str | Path, path: str | Path, log: LogFunction = ignore) -> Path:
-    """Rank the test split of a run, or run folder, and write a page on it: .html, or .md for a model card."""
+    """Rank the test split of a run, or run folder, and write a page on it: .html, or .md for a model card.
+
+    Of a run that was trained on all facts it has what was measured on the run before.
+    """
     check_page(Path(path))
-    write_report(report_of(run if isinstance(run, Run) else load(run), log), Path(path))
+    opened = run if isinstance(run, Run) else load(run)
+    if len(opened.split("valid")) + len(opened.split("test")) == 0:
+        write_unmeasured(Unmeasured(opened), Path(path))
+    else:
+        write_report(report_of(opened, log), Path(path))
     return Path(path)
+
+
+def write_unmeasured(found: Unmeasured, path: Path) -> None:
+    """The page or card of a run that nothing was held out of."""
+    template = "unmeasured.md" if path.suffix.lower() == ".md" else "unmeasured.html"
+    write_atomic(path, _rendered(template, title=found.run.path.resolve().name, report=found).encode())
 
 
 def write_report(found: RunReport, path: Path) -> None:

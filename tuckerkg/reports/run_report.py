@@ -12,6 +12,7 @@ from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.inference.predictions import Prediction
 from tuckerkg.inference.run import Run
 from tuckerkg.reports.comparison import Part, parts_of
+from tuckerkg.storage.run_before import RunBefore
 from tuckerkg.types import JsonObject, LogFunction, ignore
 
 EXAMPLES = 8
@@ -49,38 +50,75 @@ class RunReport:
     @property
     def curve(self) -> list[tuple[float, float]]:
         """Epochs and validation MRR."""
-        return [(row["epoch"], row["valid"]["mrr"]) for row in self.run.metrics]
+        return self.run.curve
 
     @property
     def facts(self) -> JsonObject:
         """What a table at the top says, by name."""
-        run, settings = self.run, self.run.settings
-        counts = run.counts()
-        return {
-            "dataset": run.graph_name,
-            **({} if run.graph is None else {"trained on": settings.dataset}),
-            "entities": f"{len(run.entities):,}",
-            "relations": f"{len(run.relations):,}",
-            "triples": " / ".join(f"{len(run.split(name)):,}" for name in ("train", "valid", "test")),
-            **(self._trained if not run.members else {"blend of": " and ".join(run.member_names)}),
-            "parameters": f"{counts.efp + counts.nfp:,} ({counts.enfp:,} of the encoder)",
-            "minutes": f"{float(run.state['minutes']):.1f}",
-            "version": str(run.version),
-        }
+        return facts_of(self.run)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """What is known of a run that nothing was held out of: a refit has the figures of the run before."""
+
+    run: Run
 
     @property
-    def _trained(self) -> JsonObject:
-        """What a run that was trained says of its model and training."""
-        settings = self.run.settings
-        (encoder, decoder), (dim, relation_dim) = settings.parts, settings.widths
-        return {
-            "encoder": encoder,
-            "decoder": decoder,
-            "width": f"{dim} (relations {relation_dim})",
-            "loss": "softmax" if settings.kind == "paths" else settings.loss.name,
-            "seed": str(settings.train.seed),
-            "epochs": f"{self.curve[-1][0]:g}" if self.curve else "0",
-        }
+    def facts(self) -> JsonObject:
+        """What a table at the top says, by name."""
+        return facts_of(self.run)
+
+    @property
+    def before(self) -> RunBefore | None:
+        """The run that this one is a refit of."""
+        return self.run.refit_of
+
+    @property
+    def kept(self) -> JsonObject:
+        """What the run before scored on its test split, by part; empty where that is not known."""
+        test = {} if self.before is None else self.before.evaluations.get("test", {})
+        return {"all": test, **test["directions"]} if test else {}
+
+    @property
+    def columns(self) -> list[str]:
+        """The metrics of ``kept``."""
+        return [name for name in self.kept["all"] if name == "mrr" or name.startswith("hits@")] if self.kept else []
+
+
+def facts_of(run: Run) -> JsonObject:
+    """What a table says of a run: its graph, what it is, and how it was trained."""
+    before = run.refit_of
+    return {
+        "dataset": run.graph_name,
+        **({} if run.graph is None else {"trained on": run.settings.dataset}),
+        "entities": f"{len(run.entities):,}",
+        "relations": f"{len(run.relations):,}",
+        "triples": " / ".join(f"{len(run.split(name)):,}" for name in ("train", "valid", "test")),
+        **({} if before is None else {"refit of": before.name}),
+        **run.describe(),
+        **({} if run.members else _training(run)),
+        "parameters": _parameters(run),
+        "minutes": f"{float(run.state['minutes']):.1f}",
+        "version": str(run.version),
+    }
+
+
+def _training(run: Run) -> JsonObject:
+    rows = run.metrics
+    return {
+        **({"loss": run.settings.loss.name} if run.settings.kind == "embedding" else {}),
+        "seed": str(run.settings.train.seed),
+        "epochs": f"{rows[-1]['epoch']:g}" if rows else "0",
+    }
+
+
+def _parameters(run: Run) -> str:
+    counts = run.counts()
+    total = f"{counts.efp + counts.nfp:,}"
+    if run.settings.kind == "paths":
+        return f"{total} (none of an entity)"
+    return f"{total} ({counts.enfp:,} of the encoder)"
 
 
 def report_of(run: Run, log: LogFunction = ignore) -> RunReport:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tuckerkg.reports.blends import BlendReport
     from tuckerkg.reports.comparison import Part, RunComparison
     from tuckerkg.reports.inspection import Inspection
+    from tuckerkg.storage.run_before import RunBefore
     from tuckerkg.tuning import Trial
 
 
@@ -77,6 +78,26 @@ def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
             f"for tables that rank among 50 sampled candidates, and for nothing else: Hits@10 of 50 is "
             f"{evaluation.hits_10_of_50:.4f}"
         )
+
+
+def show_run_before(path: str, before: RunBefore, relations: bool = False) -> None:
+    """That a refit was trained on everything, and what was measured on the run before."""
+    print(
+        f"{printable(path)}: is a refit of {printable(before.name)}, trained on all facts, so that nothing is held out "
+        f"to rank. Figures and probabilities are those of {printable(before.name)}:"
+    )
+    if before.best_mrr is not None:
+        epochs = "" if before.epochs is None else f" after {before.epochs:g} epochs"
+        print(f"  best validation MRR {before.best_mrr:.4f}{epochs}")
+    for split, kept in before.evaluations.items():
+        table = Table(title=Text(f"{printable(before.name)}: {split} split"), title_justify="left")
+        names = [name for name in kept if name in ("mrr", "mr") or name.startswith("hits@")]
+        for column in ("", *names, "queries"):
+            table.add_column(column, justify="right" if column else "left")
+        parts = {"all": kept, **{f"{end}s": part for end, part in kept["directions"].items()}}
+        for name, part in {**parts, **(kept["relations"] if relations else {})}.items():
+            table.add_row(Text(printable(name)), *(f"{part[each]:.4f}" for each in names), f"{part['queries']:,}")
+        _console().print(table)
 
 
 def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets: Coverage) -> None:
@@ -193,13 +214,16 @@ def show_datasets(rows: Iterable[Listed]) -> None:
     _console().print(table)
 
 
-def show_counts(counts: Mapping[str, int]) -> None:
-    """Parameter counts with what each means."""
+def show_counts(counts: Mapping[str, int], kind: str = "embedding") -> None:
+    """Parameter counts of a kind of model with what each means."""
     meanings = {
         "efp": "embedding free parameters, N d_e + 2 R d_r",
         "nfp": "non-embedding free parameters",
         "enfp": "of these in the encoder",
     }
+    if kind == "paths":
+        meanings["efp"] = "of relations: a vector of the question and one per layer; entities have none"
+        meanings["enfp"] = "of these in the layers"
     for name, meaning in meanings.items():
         print(f"{name:5} {counts[name]:>12,}  {meaning}")
 

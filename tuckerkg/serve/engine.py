@@ -254,13 +254,16 @@ class Engine:
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
+            **run.describe(),
         }
-        if run.members:
-            facts["blend of"] = " and ".join(run.member_names)
-        else:
-            facts["encoder"], facts["decoder"] = settings.parts
-            facts["width"] = str(settings.widths[0])
-        curve = [[row["epoch"], row["valid"]["mrr"]] for row in run.metrics]
+        if settings.kind == "paths":
+            counts = run.counts()
+            facts["parameters"] = f"{counts.efp + counts.nfp:,}"
+        if run.refit_of is not None:
+            facts["refit of"] = f"{run.refit_of.name}, whose figures are shown; this one was trained on all facts"
+        if not len(run.split("valid")) and not (run.refit_of and run.refit_of.calibration):
+            facts["probabilities"] = "plain sigmoids of the score: no validation triples to fit them on"
+        curve = [[epoch, mrr] for epoch, mrr in run.curve]
         return schemas.About(
             name=run.path.resolve().name,
             version=run.version,
@@ -271,17 +274,26 @@ class Engine:
         )
 
     def _kept_evaluation(self) -> dict[str, Any] | None:
-        """The figures that ``tuckerkg evaluate`` has written for the weights that are served, if it has."""
+        """The figures that ``tuckerkg evaluate`` has written for the weights that are served, if it has.
+
+        For a refit, which was trained on all facts, they are those of the run before.
+        """
+        if self.run.refit_of is not None and self.run.graph is None:
+            return _numbers(self.run.refit_of.evaluations.get("test", {})) or None
         path = self.run.evaluation_file("test")
         if self.run.version != 1 or not path.is_file():
             return None
         kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if kept.get("step") != self.run.step or kept.get("protocol", {}).get("split_sha256") != self._sha256():
             return None
-        return {key: value for key, value in kept.items() if isinstance(value, int | float)}
+        return _numbers(kept)
 
     def _sha256(self) -> dict[str, str]:
         return {name: split_sha256(self.run.split(name)) for name in SPLITS}
+
+
+def _numbers(kept: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kept.items() if isinstance(value, int | float)}
 
 
 def answer_of(fact: Prediction) -> schemas.Answer:

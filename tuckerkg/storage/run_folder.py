@@ -6,6 +6,7 @@
     RUN/best.json              the step with the best validation MRR
     RUN/calibration/           sealed: fitted probabilities, by checkpoint and version
     RUN/metrics.jsonl          one JSON object per line
+    RUN/refit_of/              sealed, of a refit: what is known of the run before (``run_before.py``)
     RUN/members/               of a blend: the runs that it is made of
     RUN/.lock                  held while training
 

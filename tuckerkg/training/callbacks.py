@@ -13,7 +13,7 @@ class State:
 
     step: int = 0
     validated_at: int = -1  # step of the last validation
-    best_mrr: float = -1.0
+    best_mrr: float | None = None  # None: nothing was ranked
     best_step: int = 0
     validations_without_improvement: int = 0
     minutes: float = 0.0
@@ -33,6 +33,9 @@ class Callback:
 
     def validated(self, epoch: float, evaluation: Evaluation, is_best: bool) -> None:
         """The validation split was ranked."""
+
+    def passed(self, epoch: float) -> None:
+        """Where the validation split would have been ranked, of a run that has none; the weights are saved."""
 
     def log(self, text: str) -> None:
         """Something the user should know."""

@@ -75,7 +75,8 @@ class _Loop:
             with Prefetch(self.batches, self.total_steps) as batches:
                 while True:
                     if self._validation_is_due():
-                        self._save()  # validating may take long, and may be killed
+                        if self.validation.has_questions:
+                            self._save()  # validating may take long, and may be killed
                         self._validate()
                         self._save()
                     if self.state.step >= self.total_steps or self._out_of_patience():
@@ -125,12 +126,16 @@ class _Loop:
         return step % max(1, round(self.settings.train.evaluate_every * self.steps_per_epoch)) == 0
 
     def _validate(self) -> None:
-        evaluation = self.validation(lambda *_: self.interruptions.check())
+        """Rank the validation split and note the best weights; without one, the last weights are the best."""
+        evaluation = None
+        if self.validation.has_questions:
+            evaluation = self.validation(lambda *_: self.interruptions.check())
         state = self.state
         state.validated_at = state.step
-        is_best = evaluation.mrr > state.best_mrr
+        is_best = evaluation is None or state.best_mrr is None or evaluation.mrr > state.best_mrr
         if is_best:
-            state.best_mrr, state.best_step, state.validations_without_improvement = evaluation.mrr, state.step, 0
+            state.best_step, state.validations_without_improvement = state.step, 0
+            state.best_mrr = None if evaluation is None else evaluation.mrr
         else:
             state.validations_without_improvement += 1
         self.clock.update(state)
@@ -141,11 +146,15 @@ class _Loop:
                 "minutes": round(state.minutes, 4),
                 "loss": float(np.mean(self.losses)) if self.losses else None,
                 "lr": learning_rate(self.settings.train, state.step, self.total_steps),
-                "valid": evaluation.overall.as_dict(),
+                "valid": None if evaluation is None else evaluation.overall.as_dict(),
             }
         )
         self.losses.clear()
-        self.callback.validated(state.step / self.steps_per_epoch, evaluation, is_best)
+        epoch = state.step / self.steps_per_epoch
+        if evaluation is None:
+            self.callback.passed(epoch)
+        else:
+            self.callback.validated(epoch, evaluation, is_best)
 
     def _out_of_patience(self) -> bool:
         patience = self.settings.train.patience

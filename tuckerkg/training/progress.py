@@ -24,7 +24,7 @@ class Progress(Callback):
         self.board = board  # a TensorBoard writer, or None
         self.bar: Bar | None = None
         self.task = TaskID(0)
-        self.best = float("nan")
+        self.best: float | None = None
         self.mean_loss = float("nan")
         self.total, self.steps_per_epoch, self.first = 1, 1, 0
         self.began = time.monotonic()
@@ -32,13 +32,13 @@ class Progress(Callback):
     def started(self, state: State, total_steps: int, steps_per_epoch: int) -> None:
         """Draw the bar, or say what will happen."""
         self.total, self.steps_per_epoch, self.first = total_steps, steps_per_epoch, state.step
-        self.best = state.best_mrr if state.best_mrr >= 0 else float("nan")
+        self.best, self.mean_loss = state.best_mrr, float("nan")
         self.began = time.monotonic()
         if self.console.is_terminal:
             self.bar = Bar(
                 TextColumn("epoch {task.fields[epoch]}"),
                 BarColumn(),
-                TextColumn("loss {task.fields[loss]:.4f}  valid MRR {task.fields[mrr]:.4f}"),
+                TextColumn("loss {task.fields[loss]:.4f}{task.fields[mrr]}"),
                 TimeRemainingColumn(elapsed_when_finished=True),
                 TextColumn("left"),
                 console=self.console,
@@ -50,7 +50,7 @@ class Progress(Callback):
                 completed=state.step,
                 epoch=self._epoch(state.step),
                 loss=float("nan"),
-                mrr=self.best,
+                mrr=self._shown_best(),
             )
             self.bar.start()
         elif state.step:
@@ -60,7 +60,7 @@ class Progress(Callback):
         """Move the bar."""
         self.mean_loss = loss if self.mean_loss != self.mean_loss else 0.98 * self.mean_loss + 0.02 * loss
         if self.bar is not None:
-            self._draw(completed=step, epoch=self._epoch(step), loss=self.mean_loss, mrr=self.best)
+            self._draw(completed=step, epoch=self._epoch(step), loss=self.mean_loss, mrr=self._shown_best())
         if self.board is not None:
             self.board.add_scalar("train/loss", loss, step)
             self.board.add_scalar("train/lr", lr, step)
@@ -75,15 +75,16 @@ class Progress(Callback):
             for name, value in evaluation.overall.as_dict().items():
                 self.board.add_scalar(f"valid/{name}", value, step)
         if self.bar is not None:
-            self._draw(mrr=self.best)
+            self._draw(mrr=self._shown_best())
         elif step == self.first:
             self._say(f"start: valid MRR {evaluation.mrr:.4f}")
         else:
-            left = (time.monotonic() - self.began) / max(step - self.first, 1) * (self.total - step)
-            self._say(
-                f"epoch {self._epoch(step)}  loss {self.mean_loss:.4f}  valid MRR {evaluation.mrr:.4f}"
-                f"{' *' if is_best else '  '}  {_duration(left)} left"
-            )
+            self._say_epoch(step, f"valid MRR {evaluation.mrr:.4f}{' *' if is_best else '  '}  ")
+
+    def passed(self, epoch: float) -> None:
+        """Show the loss, where there is no bar."""
+        if self.bar is None:
+            self._say_epoch(round(epoch * self.steps_per_epoch), "")
 
     def log(self, text: str) -> None:
         """Print a line for the user."""
@@ -110,6 +111,13 @@ class Progress(Callback):
 
     def _epoch(self, step: int) -> str:
         return f"{step / self.steps_per_epoch:.4g}/{self.total / self.steps_per_epoch:.4g}"
+
+    def _say_epoch(self, step: int, found: str) -> None:
+        left = (time.monotonic() - self.began) / max(step - self.first, 1) * (self.total - step)
+        self._say(f"epoch {self._epoch(step)}  loss {self.mean_loss:.4f}  {found}{_duration(left)} left")
+
+    def _shown_best(self) -> str:
+        return "" if self.best is None else f"  valid MRR {self.best:.4f}"
 
     def _draw(self, **fields: Any) -> None:
         if self.bar is not None:

@@ -19,6 +19,9 @@ class Validation:
     Args:
         splits: triples ``[n, 3]`` of train and valid.
         relations: relation labels.
+
+    Attributes:
+        has_questions: False where the split is empty, so that there is nothing to rank.
     """
 
     def __init__(
@@ -28,6 +31,7 @@ class Validation:
         self.known = KnownTails.from_splits(list(splits.values()), model.num_relations)
         self.graph = model.message_graph(splits["train"])
         self.asked = _some(splits["valid"], settings.train.validate_on)
+        self.has_questions = len(self.asked) > 0
         self.seen = seen_entities(splits["train"], model.num_entities)
         self.protocol = describe_protocol(
             splits,
