@@ -21,7 +21,10 @@ from rich.table import Table
 
 from benchmarks.measure import Line, machine
 
-STAGES = ("train-step", "loss", "r-gcn-layer", "convolution", "evaluate", "read", "growth", "1-n", "predict", "epoch")
+STAGES = (
+    "train-step", "loss", "r-gcn-layer", "convolution", "evaluate", "read", "growth", "1-n", "predict", "epoch",
+    "question-step", "question-answer",
+)  # fmt: skip
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
@@ -34,6 +37,7 @@ def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
         losses,
         one_to_many,
         prediction,
+        questions,
         reading,
         rgcn_layer,
         train_step,
@@ -50,6 +54,8 @@ def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
         "1-n": one_to_many.run,
         "predict": prediction.run,
         "epoch": epoch.run,
+        "question-step": lambda: questions.run("question-step", peers),
+        "question-answer": lambda: questions.run("question-answer", peers),
     }
     return stages[stage]()
 

@@ -12,7 +12,7 @@ def write(lines: list[dict[str, Any]], out: Path) -> None:
         "# Speed and memory",
         "",
         "Written by `make bench`, all in one run per stage, nothing by hand. Contenders take turns, and medians count; "
-        "the per-edge form, bfloat16, PyG and PyKEEN run once, 1-N and 1-b one after the other.",
+        "the per-edge form, bfloat16, plain PyTorch, PyG and PyKEEN run once, 1-N and 1-b one after the other.",
         f"Processor: {_machine(first)}, where a stage does not name another. A ratio is the other's "
         "seconds divided by ours: above 1 the other is slower. Memory is the peak above what was held before.",
         "",

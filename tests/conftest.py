@@ -25,6 +25,21 @@ def toy_run(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def path_run(tmp_path_factory):
+    """Messages from the question on the toy graph; nobody changes it."""
+    from graphs import toy_dataset
+    from small_runs import PATHS
+
+    from tuckerkg import api
+    from tuckerkg.training.callbacks import NullCallback
+
+    overrides = PATHS | {"train.epochs": 40.0, "train.evaluate_every": 10.0, "train.lr": 0.01, "train.threads": 1}
+    return api.train(
+        toy_dataset(), out=tmp_path_factory.mktemp("paths") / "run", overrides=overrides, callback=NullCallback()
+    )
+
+
+@pytest.fixture(scope="session")
 def served_run(tmp_path_factory):
     """TGCN on the toy graph, with a hostile title; nobody changes it."""
     from dataclasses import replace

@@ -16,7 +16,8 @@ OVERRIDES = {
     "model.dim": 8, "model.relation_dim": 6, "encoder.output_dropout": 0.2, "decoder.dropout": 0.1,
     "batch.queries": 16, "train.epochs": 6.0, "train.evaluate_every": 1.5, "train.threads": 1, "train.lr": 0.02,
 }  # fmt: skip
-TOTAL = 42  # steps: 6 epochs of 7
+PATHS = {"kind": "paths", "paths.width": 8, "paths.layers": 3, "paths.questions": 16}
+TOTAL = 42  # steps: 6 epochs of 7, of either kind
 
 
 def prepare(path: Path, **changes) -> RunFolder:

@@ -41,7 +41,7 @@ def test_every_command_parses():
 def test_the_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (text,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    exec(compile(text.replace("epochs=40", "epochs=2"), "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(text.replace("minutes=1", "minutes=0.1"), "README.md", "exec"), {"__name__": "readme"})
     assert "shape: (10, 9)" in capsys.readouterr().out
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tuckerkg.automatic import choose_and_train
 from tuckerkg.config.build import build_model, build_objective
 from tuckerkg.config.registry import register
 from tuckerkg.config.settings import Settings, parse_settings
@@ -54,9 +55,14 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     data: str | Path | None = None,
     callback: Callback | None = None,
     start: str | Path | None = None,
+    minutes: float | None = None,
+    log: LogFunction = ignore,
     refit: bool = False,
 ) -> Run:
     """Train on a dataset.
+
+    Without a model or a setting, the program chooses what suits the graph, on its validation split: messages from the
+    question, embeddings, or a blend of both (``automatic.py``).
 
     Args:
         dataset: a dataset's name, a path, a ``Dataset``, a list or array of triples, a pandas or Polars frame, a
@@ -69,6 +75,8 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         data: a folder with datasets by name.
         callback: called along the way; None draws a progress bar.
         start: a run folder whose best weights to start from, for instance that of the decoder alone.
+        minutes: how long it may take, where the program chooses.
+        log: called with what the program decides, and why.
         refit: train once more on all facts when done, see ``refit``, into ``out`` with ``-refit`` behind, and give
             that run.
 
@@ -76,6 +84,16 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         TuckerkgError: anything that a user can mend, in words.
     """
     read = read_dataset(dataset, data)
+    chosen_by_hand = (encoder, decoder, loss, epochs, lr, settings, overrides, start)
+    if all(choice is None for choice in chosen_by_hand):
+        return _kept(
+            lambda place: train_automatically(read, place, minutes=minutes, seed=seed or 0, callback=callback, log=log),
+            out,
+            callback,
+            refit,
+        )
+    if minutes is not None:
+        raise SettingsError("minutes bounds what the program chooses: leave out models and settings, or set epochs")
     named = {"encoder": encoder, "decoder": decoder, "loss": loss}
     chosen = _settings(
         read.name, settings, {**_by_name(named), "train.epochs": epochs, "train.lr": lr, "train.seed": seed}, overrides
@@ -83,9 +101,14 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     if start is not None:
         RunFolder.open(Path(start))  # refused before anything is written
         chosen = chosen.model_copy(update={"start": chosen.start.model_copy(update={"run": str(start)})})
+    return _kept(lambda place: resume(prepare(read, chosen, place), callback, data), out, callback, refit)
+
+
+def _kept(make: Callable[[Path], Run], out: str | Path | None, callback: Callback | None, refit: bool) -> Run:
+    """The run that ``make`` writes into ``out``, or into a temporary folder that is removed together with the run."""
     place = Path(tempfile.mkdtemp(prefix="tuckerkg-")) / "run" if out is None else Path(out)
     try:
-        run = resume(prepare(read, chosen, place), callback, data)
+        run = make(place)
         if refit:
             run = refit_run(run, out=refit_place(place), callback=callback)
     except BaseException:
@@ -95,6 +118,23 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     if out is None:
         weakref.finalize(run, shutil.rmtree, place.parent, ignore_errors=True)
     return run
+
+
+def train_automatically(
+    dataset: Dataset,
+    out: str | Path,
+    *,
+    minutes: float | None = None,
+    seed: int = 0,
+    callback: Callback | None = None,
+    log: LogFunction = ignore,
+) -> Run:
+    """Train what suits ``dataset``, as ``choose_and_train`` decides; the arguments are those of ``train``."""
+
+    def train_one(settings: Settings, place: Path) -> Run:
+        return resume(RunFolder.open(place) if is_run(place) else prepare(dataset, settings, place), callback, log=log)
+
+    return choose_and_train(dataset, Path(out), train_one, minutes=minutes, seed=seed, log=log)
 
 
 def train_seeds(

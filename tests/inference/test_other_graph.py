@@ -50,9 +50,12 @@ def scorer_of(kind: str):
     return PathCounts.fitted(DATA.train, N, R)
 
 
-@pytest.fixture(params=["path counts"])
-def run(request, toy_run):
-    return Run(toy_run.folder, scorer=scorer_of(request.param))
+@pytest.fixture(params=["path counts", "messages"])
+def run(request):
+    """The same through another scorer: counted paths, or messages from the question."""
+    if request.param == "messages":
+        return Run(request.getfixturevalue("path_run").folder)
+    return Run(request.getfixturevalue("toy_run").folder, scorer=scorer_of(request.param))
 
 
 def named(dataset: Dataset, triples: np.ndarray) -> list[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from graphs import toy_dataset
-from small_runs import OVERRIDES, TOTAL, At, Crash, crash, digest, prepare
+from small_runs import OVERRIDES, PATHS, TOTAL, At, Crash, crash, digest, prepare
 
 from tuckerkg import api
 from tuckerkg.config.settings import LAZY, TrainSettings
@@ -23,6 +23,7 @@ from tuckerkg.config.toml import load_settings
 from tuckerkg.errors import NonFiniteError, RunFolderError
 from tuckerkg.evaluation.ranking import Ranks
 from tuckerkg.inference.run import load
+from tuckerkg.losses.objective import Objective, QuestionObjective
 from tuckerkg.storage.checkpoints import Checkpoints
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import NullCallback
@@ -31,9 +32,15 @@ from tuckerkg.training.optim import learning_rate
 from tuckerkg.training.signals import TrainingInterrupted
 
 
+@pytest.fixture(scope="module", params=[{}, PATHS], ids=["embeddings", "paths"])
+def changes(request):
+    """Overrides of the settings, for either kind of model."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    folder = prepare(tmp_path_factory.mktemp("whole") / "run")
+def uninterrupted(tmp_path_factory, changes):
+    folder = prepare(tmp_path_factory.mktemp("whole") / "run", **changes)
     state = fit(folder)
     assert state.step == TOTAL
     return digest(folder)
@@ -43,7 +50,7 @@ LAZILY = [{"batch": "subgraph", "batch.triples": 30, "train.optimizer": name} fo
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"train.optimizer": "adagrad"}, {"batch": "subgraph", "batch.triples": 30}, *LAZILY]
+    "changes", [{}, {"train.optimizer": "adagrad"}, {"batch": "subgraph", "batch.triples": 30}, *LAZILY, PATHS]
 )
 def test_f02_crashes_at_20_random_steps_leave_the_final_weights_bit_equal(tmp_path, changes):
     whole = prepare(tmp_path / "whole", **changes)
@@ -80,16 +87,16 @@ def killed_at(folder: RunFolder, step: int) -> int:
 
 
 @pytest.mark.parametrize("step", [1, 10, 11])
-def test_f02_kill_9_and_resume_ends_bit_equal(tmp_path, uninterrupted, step):
-    folder = prepare(tmp_path / "run")
+def test_f02_kill_9_and_resume_ends_bit_equal(tmp_path, changes, uninterrupted, step):
+    folder = prepare(tmp_path / "run", **changes)
     assert killed_at(folder, step) == -signal.SIGKILL
     assert fit(folder).step == TOTAL
     assert digest(folder) == uninterrupted
 
 
 @pytest.mark.faults
-def test_f02_kill_9_at_20_random_steps_in_one_run(tmp_path, uninterrupted):
-    folder = prepare(tmp_path / "run")
+def test_f02_kill_9_at_20_random_steps_in_one_run(tmp_path, changes, uninterrupted):
+    folder = prepare(tmp_path / "run", **changes)
     for step in sorted(random.Random(2).choices(range(1, TOTAL + 1), k=20)):
         assert killed_at(folder, step) == -signal.SIGKILL
     fit(folder)
@@ -98,8 +105,8 @@ def test_f02_kill_9_at_20_random_steps_in_one_run(tmp_path, uninterrupted):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("step", [1, 5, 10, 11, 20, 33, 42])
-def test_f03_a_signal_in_a_step_saves_and_resumes_exactly(tmp_path, uninterrupted, number, step):
-    folder = prepare(tmp_path / "run")
+def test_f03_a_signal_in_a_step_saves_and_resumes_exactly(tmp_path, changes, uninterrupted, number, step):
+    folder = prepare(tmp_path / "run", **changes)
     with pytest.raises(TrainingInterrupted) as caught:
         fit(folder, At(step, lambda: os.kill(os.getpid(), number)))
     assert caught.value.exit_code == 128 + number
@@ -108,8 +115,10 @@ def test_f03_a_signal_in_a_step_saves_and_resumes_exactly(tmp_path, uninterrupte
     assert digest(folder) == uninterrupted
 
 
-def test_f03_a_signal_while_looking_at_validation_looks_again_after_resuming(tmp_path, uninterrupted, monkeypatch):
-    folder = prepare(tmp_path / "run")
+def test_f03_a_signal_while_looking_at_validation_looks_again_after_resuming(
+    tmp_path, changes, uninterrupted, monkeypatch
+):
+    folder = prepare(tmp_path / "run", **changes)
     from tuckerkg.training import validation
 
     plain = validation.rank
@@ -128,8 +137,8 @@ def test_f03_a_signal_while_looking_at_validation_looks_again_after_resuming(tmp
 
 
 @pytest.mark.parametrize(("rows", "stopped"), [(0, 10), (1, 11)], ids=["before the look", "after the look"])
-def test_f03_a_signal_while_saving_lets_the_save_finish(tmp_path, uninterrupted, monkeypatch, rows, stopped):
-    folder = prepare(tmp_path / "run")
+def test_f03_a_signal_while_saving_lets_the_save_finish(tmp_path, changes, uninterrupted, monkeypatch, rows, stopped):
+    folder = prepare(tmp_path / "run", **changes)
     save = Checkpoints.save
 
     def interrupted(self, step, *args, **kwargs):
@@ -144,6 +153,17 @@ def test_f03_a_signal_while_saving_lets_the_save_finish(tmp_path, uninterrupted,
     assert folder.checkpoints.newest().step == stopped  # where the signal was acted on
     fit(folder)
     assert digest(folder) == uninterrupted
+
+
+def test_a_path_run_is_bit_equal_with_any_threads(tmp_path):
+    """Embeddings promise this for equal numbers of threads only."""
+    found = []
+    for threads in (1, 2, 3):
+        folder = prepare(tmp_path / str(threads), **PATHS, **{"train.threads": threads})
+        fit(folder)
+        found.append(folder.checkpoints.newest().weights)
+    for others in found[1:]:
+        assert all(torch.equal(found[0][name], tensor) for name, tensor in others.items())
 
 
 def test_handlers_of_the_caller_are_put_back(tmp_path):
@@ -162,11 +182,10 @@ def test_training_passes_with_the_test_split_unreadable(tmp_path):
         load(folder.path).evaluate("test")
 
 
-def test_f18_a_loss_that_is_not_finite_stops_and_is_never_saved(tmp_path, monkeypatch):
-    folder = prepare(tmp_path / "run")
-    from tuckerkg.losses.objective import Objective
-
-    plain = Objective.__call__
+def test_f18_a_loss_that_is_not_finite_stops_and_is_never_saved(tmp_path, changes, monkeypatch):
+    folder = prepare(tmp_path / "run", **changes)
+    minimized = QuestionObjective if changes == PATHS else Objective
+    plain = minimized.__call__
     calls = []
 
     def poisoned(self, *args, **kwargs):
@@ -174,7 +193,7 @@ def test_f18_a_loss_that_is_not_finite_stops_and_is_never_saved(tmp_path, monkey
         value = plain(self, *args, **kwargs)
         return value * float("nan") if len(calls) == 15 else value
 
-    monkeypatch.setattr(Objective, "__call__", poisoned)
+    monkeypatch.setattr(minimized, "__call__", poisoned)
     with pytest.raises(NonFiniteError, match=r"step 14: loss nan.*newest checkpoint is step 10"):
         fit(folder)
     assert folder.checkpoints.steps()[-1] == 10

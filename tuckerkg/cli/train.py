@@ -35,9 +35,13 @@ from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.types import JsonObject
 
 if TYPE_CHECKING:
+    from tuckerkg.data.dataset import Dataset
     from tuckerkg.data.readers.options import ReadOptions
     from tuckerkg.inference.run import Run
     from tuckerkg.storage.run_folder import RunFolder
+
+
+DEMO_MINUTES = 1.0
 
 
 def demo(
@@ -47,8 +51,7 @@ def demo(
     facts: Annotated[int, typer.Option(help="How many missing facts to name.", min=1)] = 10,
 ) -> None:
     """Train on the embedded graph of countries, print test metrics and ten missing facts as sentences."""
-    from tuckerkg import api
-    from tuckerkg.config.toml import load_settings
+    from tuckerkg.api import train_automatically
     from tuckerkg.data.load import load
     from tuckerkg.inference.predictions import few_of_each_relation
     from tuckerkg.reports import tables
@@ -57,7 +60,7 @@ def demo(
         _remove_run(out)
     dataset = load("countries")
     tables.show_dataset(dataset)
-    run = api.resume(api.prepare(dataset, load_settings("countries-tgcn-tucker"), out), training_progress())
+    run = train_automatically(dataset, out, minutes=DEMO_MINUTES, callback=training_progress(), log=print)
     tables.show_evaluation(run.evaluate("test"))
     print(f"\n{facts} facts that are missing from the training graph, and that the model finds most probable:\n")
     probable = run.top_missing(100 * facts, missing_from=("train",))
@@ -106,6 +109,14 @@ def train(
         typer.Option("--start-from", help="A run folder whose best weights to start from.", rich_help_panel="Model"),
     ] = None,
     plugins: PluginOption = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="How long it may take, where no model or setting is given.",
+            min=0.1,
+            show_default="what the graph needs, 60 at most",
+        ),
+    ] = None,
     refit: Annotated[
         bool,
         typer.Option(
@@ -136,8 +147,11 @@ def train(
 ) -> None:
     """Train a model and write a run folder. Ctrl-C saves; `--resume` continues, bit for bit.
 
-    Examples: `tuckerkg train umls`, `tuckerkg train my.csv --columns subject,predicate,object --out runs/mine`,
-    `tuckerkg train graph.ttl`, `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
+    Without a model or a setting, the program chooses what suits the graph, on its validation split: messages from the
+    question, embeddings, or a blend of both. It says what, why, and how long that takes.
+
+    Examples: `tuckerkg train my.tsv`, `tuckerkg train umls --minutes 2`, `tuckerkg train graph.ttl --out runs/mine`,
+    `tuckerkg train my.csv --columns subject,predicate,object`, `tuckerkg train -s fb15k-237-tgcn-tucker --seed 1`.
     """
     from tuckerkg import api
     from tuckerkg.reports import tables
@@ -163,24 +177,47 @@ def train(
     tables.show_dataset(read)
     place = out or Path("runs") / (first.experiment or read.name)
     seeds: list[int | None] = list(seed) if seed else [None]
+    by_hand = settings or changes or any(named.values()) or tensorboard
+    if minutes is not None and by_hand:
+        raise TuckerkgError("--minutes bounds what the program chooses: leave it out, or the models and settings")
     for each in seeds:
+        if not by_hand:
+            folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
+            _train_automatically(read, folder, minutes, each, result, refit)
+            continue
         chosen = first if each is None else settings_of(settings, dataset, {**named, "train.seed": each}, changes)
         folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
         _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit)
 
 
+def _train_automatically(
+    dataset: Dataset, place: Path, minutes: float | None, seed: int | None, result: Path | None, refit: bool
+) -> None:
+    """Train what suits the graph and say what came of it."""
+    from tuckerkg.api import train_automatically
+
+    run = train_automatically(dataset, place, minutes=minutes, seed=seed or 0, callback=training_progress(), log=print)
+    _close(run, result, refit)
+
+
 def _finish(folder: RunFolder, tensorboard: bool, result: Path | None, data: Path | None, refit: bool = False) -> None:
     """Train a run folder to its end and say what came of it."""
     from tuckerkg import api
-    from tuckerkg.storage.run_folder import is_run
 
     board = folder.path / "tensorboard" if tensorboard else None
-    run = api.resume(folder, training_progress(board), data, print)
+    _close(api.resume(folder, training_progress(board), data, print), result, refit, data)
+
+
+def _close(run: Run, result: Path | None, refit: bool, data: Path | None = None) -> None:
+    """Say what came of a run, write its result, train once more on all facts."""
+    from tuckerkg import api
+    from tuckerkg.storage.run_folder import is_run
+
     show_trained(run)
     if result is not None:
         _write_result(run, result)
     if refit:
-        place = api.refit_place(folder.path)
+        place = api.refit_place(run.path)
         if is_run(place):
             show_trained(api.resume(place, training_progress(), data, print))
         else:

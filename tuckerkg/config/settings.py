@@ -214,10 +214,24 @@ class Settings(Section):
                 f"train.optimizer: {self.train.optimizer} moves only the entities of a random subgraph, and "
                 f"batch.name is {self.batch.name}; set batch.name=subgraph, or use adam or adagrad"
             )
+        if self.kind == "paths":
+            self._fits_paths()
         for place, phase in enumerate(self.phase[:-1]):
             if phase.epochs is None:
                 raise SettingsError(f"phase.{place}.epochs: every phase but the last says how long it lasts")
         return self
+
+    def _fits_paths(self) -> None:
+        """Refuse what would be left out without a word."""
+        if self.train.optimizer in LAZY:
+            raise SettingsError(
+                f"train.optimizer: {self.train.optimizer} moves the vectors of a batch's entities, and with kind=paths "
+                "no entity has any; use adam or adagrad"
+            )
+        penalties = [name for name, weight in self.regularizer.items() if weight]
+        if penalties or self.phase:
+            key = f"regularizer.{penalties[0]}" if penalties else "phase"
+            raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")
 
     def as_dict(self) -> JsonObject:
         """Plain values for JSON."""

@@ -134,10 +134,14 @@ class Explainer:
         return self.scorer.important_edges(head, relation, tail, count)
 
     def paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
-        """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``."""
+        """The paths that carried the score, where it came along paths; else supporting ones, see ``paths.py``.
+
+        Messages may also have lowered a score along every path, or a blend may not ask its path models for a relation:
+        then nothing carried it.
+        """
         if isinstance(self.scorer, NamesPaths) and self.scorer.names_paths:
             found = self.scorer.strongest_paths(head, relation, tail, count)
-            if found:  # none where a blend does not ask its path models for this relation
+            if found:
                 return carrying_paths(self.train_tails, found, relation)
         return supporting_paths(self.train_tails, head, relation, tail, count)
 

@@ -74,7 +74,8 @@ class PathScorer(Scorer):
             return self
         if len(rows) > FEW:
             return self.on(np.delete(self.train, list(rows), 0), self.num_entities)
-        return PathScorer(self.model, self.train, self.graph, self.num_entities, self.train[list(rows)])
+        removed = np.concatenate([self.removed, self.train[list(rows)]])
+        return PathScorer(self.model, self.train, self.graph, self.num_entities, removed)
 
     def important_edges(self, head: int, relation: int, tail: int, count: int) -> list[tuple[int, float]]:
         """The facts that carry most of a score: gradients of messages name them, deleting each puts them in order."""

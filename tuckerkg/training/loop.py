@@ -223,10 +223,15 @@ def differences(former: Any, now: Any, name: str = "") -> list[str]:
 
 def _smaller(folder: RunFolder, settings: Settings) -> str:
     """What to reduce when memory runs out, and what was saved."""
-    options = settings.batch.options
-    sizes = [f"batch.{name} (now {options[name]:,})" for name in ("queries", "triples") if name in options]
+    if settings.kind == "paths":  # a thread holds the states of one question
+        paths = settings.paths
+        sizes = [f"paths.width (now {paths.width})", f"paths.layers (now {paths.layers})", "train.threads"]
+    else:
+        options = settings.batch.options
+        sizes = [f"batch.{name} (now {options[name]:,})" for name in ("queries", "triples") if name in options]
+        sizes.append(f"model.dim (now {settings.model.dim})")
     saved = folder.checkpoints.steps()
-    return f"Train again with a smaller {' or '.join([*sizes, f'model.dim (now {settings.model.dim})'])}. " + (
+    return f"Train again with a smaller {' or '.join(sizes)}. " + (
         f"The checkpoint of step {saved[-1]} is kept in {folder.path}." if saved else "Nothing was saved yet."
     )
 

@@ -35,6 +35,12 @@ def warm_start(folder: RunFolder, former: RunFolder) -> list[str]:
     """
     _check_data(folder, former)
     settings = parse_settings(folder.settings, str(folder.path))
+    kinds = settings.kind, parse_settings(former.settings, str(former.path)).kind
+    if kinds != ("embedding", "embedding"):
+        raise TuckerkgError(
+            f"{former.path}: a warm start takes over vectors of entities; this run is of kind {kinds[0]} and that one "
+            f"of kind {kinds[1]}, where both must be of kind embedding"
+        )
     with torch.random.fork_rng():
         torch.manual_seed(settings.train.seed)
         model = build_embedding_model(settings, len(folder.entities()), len(folder.relations()))

@@ -19,7 +19,7 @@ from tuckerkg.kernels.questions.vector_rows import (
 )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _score_backward(width, weights, grads, space, layers, shared):
     """Gradients of the MLP and of the last states."""
     d = lanes(width)
@@ -70,7 +70,7 @@ def _score_backward(width, weights, grads, space, layers, shared):
     store(grads.up_bias, d, load(width, grads.up_bias, d) + asked_right)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, inline="always")
 def _edges_backward(width, space, relations, relation_grads, edge_grads, layer, layer_base, below, position, at, sent):
     """Carry the gradients of one entity's sum, largest and smallest message to their sources and relations.
 
@@ -117,7 +117,7 @@ def _edges_backward(width, space, relations, relation_grads, edge_grads, layer, 
             store(relation_grads, at_relation, load(width, relation_grads, at_relation) + gradient)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer):
     """Gradients of one layer, from those of the states above it; returns the gradient of the question's own message."""
     d = lanes(width)
@@ -184,7 +184,7 @@ def _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer):
     return message_grad
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, inline="always")
 def _outer(width, space, left, right, below, above, sent):
     """Add inputs times gradients of the rows ``left`` and, unless negative, ``right`` to the gradient of the matrix."""
     d, like = lanes(width), space.states
@@ -206,7 +206,7 @@ def _outer(width, space, left, right, below, above, sent):
         store(space.mixed_grads, (3 * d + k) * d, row)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def backward(width, weights, grads, edge_grads, own_grads, space, asked, layers, shared):
     """Add the gradients of a question's loss to ``grads``; ``space.score_grads`` and ``shared`` are those of scores.
 

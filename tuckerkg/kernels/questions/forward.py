@@ -10,7 +10,7 @@ from tuckerkg.kernels.questions.vector_rows import fill, lanes, larger, load, sc
 EPSILON = 1e-5  # of LayerNorm
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, inline="always")
 def _aggregate(width, space, relations, layer_base, states_base, position, sent):
     """Sum, largest and smallest message of one entity. ``sent``: how many entities send in this layer."""
     d = lanes(width)
@@ -43,7 +43,7 @@ def _aggregate(width, space, relations, layer_base, states_base, position, sent)
     return summed, top, bottom
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def mix_weights(width, weights, space, layer, asked):
     """The layer's matrix with the rows of W_a multiplied by the question's gate, ``g = 1 + G e_q``."""
     d = lanes(width)
@@ -55,7 +55,7 @@ def mix_weights(width, weights, space, layer, asked):
         store(space.mixed, row * d, value)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def forward(width, weights, space, asked, layers):
     """Fill the states of every level."""
     d = lanes(width)
@@ -110,7 +110,7 @@ def forward(width, weights, space, asked, layers):
             position += 2
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def score(width, weights, space, asked, layers):
     """Scores of the reached entities, in their order; returns that of the others."""
     d = lanes(width)

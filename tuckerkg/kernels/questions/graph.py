@@ -13,7 +13,12 @@ import torch
 
 from tuckerkg.graph.in_edges import InEdges
 from tuckerkg.kernels.questions.arrays import Shape, Space, Weights, new_space
-from tuckerkg.kernels.questions.passes import answer_questions, trace_question, train_questions
+from tuckerkg.kernels.questions.passes import (
+    answer_questions,
+    measure_distances,
+    trace_question,
+    train_questions,
+)
 from tuckerkg.kernels.questions.vector_rows import Width
 
 SLOTS = 16  # gradients are summed per slot, then over slots in order: the same bits for any number of threads
@@ -169,6 +174,13 @@ class QuestionGraph:
             entities=space.order[:entities].astype(np.int64),
             own=own_grads[:, :entities],
         )
+
+    def distances(self, heads: np.ndarray, tails: np.ndarray, most: int) -> np.ndarray:
+        """How many edges lie between each head and tail, ``[n]``; -1 where more than ``most``."""
+        found = np.empty(len(heads), np.int64)
+        space = new_space(self.edges, Shape(4, most, 0.0), 1, np.dtype(np.float32))
+        measure_distances(self.edges, space, heads.astype(np.int64), tails.astype(np.int64), found)
+        return found
 
     def _run(
         self, shape: Shape, weights: Weights, ask: Callable[[int, Space, int], tuple[int, int]], slots: int

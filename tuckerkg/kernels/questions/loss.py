@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _random(state):
     """One step of the SplitMix64 generator: a share in [0, 1) from a counter."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -14,7 +14,7 @@ def _random(state):
     return float((state ^ (state >> np.uint64(31))) >> np.uint64(11)) / 9007199254740992.0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def loss(space, unreached, tails, known, layers, weight, least, seed):
     """Softmax cross entropy of each answer among all entities but the other known ones, mean over ``tails``.
 

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, inline="always")
 def _is_hidden(target, source, relation, hidden, num_relations):
     """Whether (source, relation, target) is one of the facts ``hidden [k, 3]``, or its inverse; relation -1 is any."""
     for row in range(len(hidden)):
@@ -18,7 +18,7 @@ def _is_hidden(target, source, relation, hidden, num_relations):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def reach(edges, space, head, hidden, layers):
     """Breadth-first search along edges that are not hidden; the graph holds every edge in both directions."""
     place, order, counts, watched = space.place, space.order, space.counts, space.watched
@@ -47,7 +47,7 @@ def reach(edges, space, head, hidden, layers):
         space.bases[level + 1] = space.bases[level] + counts[level]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, inline="always")
 def _expand(edges, space, target, found, hidden):
     """Append the neighbours of ``target`` that are new to the order; returns how many it holds then."""
     place, order = space.place, space.order
@@ -70,7 +70,7 @@ def _expand(edges, space, target, found, hidden):
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, inline="always")
 def _meets(edges, space, target, end, hidden):
     """Whether an edge that is not hidden joins ``target`` to one of the first ``end`` entities of the order."""
     place, limit = space.place, np.uint32(end)
@@ -92,7 +92,7 @@ def _meets(edges, space, target, end, hidden):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def forget(space, hidden, layers):
     """Make the search's arrays ready for the next question."""
     for position in range(space.counts[layers]):
@@ -102,38 +102,65 @@ def forget(space, hidden, layers):
         space.watched[hidden[row, 2]] = 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def localize(edges, space, hidden, layers, power):
     """In-edges of the reached entities from those that send, in local numbers; sums' scale ``degree ** -power``."""
     limit = np.uint32(space.counts[layers - 1])
-    inner = space.counts[layers - 2] if layers > 1 else 0  # their neighbours all send
     num_edges, runs = 0, 0
     for position in range(space.counts[layers]):
         target = space.order[position]
         space.run_starts[position] = runs
-        edge, degree = edges.starts[target], edges.starts[target + 1] - edges.starts[target]
-        watched = space.watched[target]
-        if position < inner and not watched:
+        first_edge, degree = edges.starts[target], edges.starts[target + 1] - edges.starts[target]
+        outside = 0
+        if space.watched[target]:
+            outside = 1
+        else:
             for place in range(degree):
-                space.sources[num_edges + place] = space.place[edges.sources[edge + place]]
-            for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
-                space.relations[runs] = edges.run_relations[run]
-                space.run_ends[runs] = edges.run_ends[run] - edge + num_edges
-                runs += 1
-            num_edges += degree
+                local = space.place[edges.sources[first_edge + place]]
+                space.sources[num_edges + place] = local
+                outside += np.uint32(local) >= limit  # -1 is the largest number
+        if outside:
+            num_edges, runs, degree = _filter(edges, space, target, hidden, limit, num_edges, runs)
         else:
             for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
-                first, relation = num_edges, edges.run_relations[run]
-                while edge < edges.run_ends[run]:
-                    source = edges.sources[edge]
-                    space.sources[num_edges] = space.place[source]
-                    if watched and _is_hidden(target, source, relation, hidden, edges.num_relations):
-                        degree -= 1
-                    else:
-                        num_edges += np.uint32(space.place[source]) < limit  # -1 is the largest number
-                    edge += 1
-                if num_edges > first:
-                    space.relations[runs], space.run_ends[runs] = relation, num_edges
-                    runs += 1
-        space.scale[position] = 1.0 if power == 0.0 else max(degree, 1) ** -power
+                space.relations[runs] = edges.run_relations[run]
+                space.run_ends[runs] = edges.run_ends[run] - first_edge + num_edges
+                runs += 1
+            num_edges += degree
+        space.scale[position] = _scale(degree, power)
     space.run_starts[space.counts[layers]] = runs
+
+
+@njit(nogil=True, inline="always")
+def _filter(edges, space, target, hidden, limit, num_edges, runs):
+    """Append the in-edges of one entity without those that are hidden or come from too far.
+
+    Returns:
+        How many edges and runs there are then, and its degree without the hidden ones.
+    """
+    edge, degree = edges.starts[target], edges.starts[target + 1] - edges.starts[target]
+    watched = space.watched[target]
+    for run in range(edges.run_starts[target], edges.run_starts[target + 1]):
+        first, relation = num_edges, edges.run_relations[run]
+        while edge < edges.run_ends[run]:
+            source = edges.sources[edge]
+            space.sources[num_edges] = space.place[source]
+            if watched and _is_hidden(target, source, relation, hidden, edges.num_relations):
+                degree -= 1
+            else:
+                num_edges += np.uint32(space.place[source]) < limit
+            edge += 1
+        if num_edges > first:
+            space.relations[runs], space.run_ends[runs] = relation, num_edges
+            runs += 1
+    return num_edges, runs, degree
+
+
+@njit(nogil=True, inline="always")
+def _scale(degree, power):
+    """``degree ** -power``, without a logarithm for the usual powers."""
+    if power == 0.0:
+        return 1.0
+    if power == 0.5:
+        return 1.0 / np.sqrt(float(max(degree, 1)))
+    return float(max(degree, 1)) ** -power
