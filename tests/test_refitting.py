@@ -270,6 +270,8 @@ def test_what_cannot_be_refitted_is_refused_in_words(runs, tmp_path):
     whole = api.train(facts, out=tmp_path / "whole", overrides={**SMALL, "train.steps": 2}, callback=NullCallback())
     with pytest.raises(TuckerkgError, match="nothing was held out of it, so it is trained on all facts already"):
         refitted(whole, tmp_path / "again")
+    again = api.train(facts, overrides={**SMALL, "train.steps": 2}, callback=NullCallback(), refit=True)
+    assert again.refit_of is None
     assert not (tmp_path / "again").exists()
 
 
@@ -279,6 +281,11 @@ def test_train_refits_when_it_is_done(tmp_path, runs):
     assert run.path == tmp_path / "run-refit"
     assert run.refit_of.name == "run"
     assert digest(run.folder) == digest(RunFolder.open(runs / "embedding-refit"))
+    (tmp_path / "taken-refit").mkdir()
+    (tmp_path / "taken-refit" / "notes.txt").write_text("mine")
+    with pytest.raises(RunFolderError, match="taken-refit: is not empty"):
+        api.train(toy_dataset(), out=tmp_path / "taken", overrides=changes, callback=NullCallback(), refit=True)
+    assert not (tmp_path / "taken").exists()
     temporary = api.train(toy_dataset(), overrides=changes, callback=NullCallback(), refit=True)
     assert temporary.refit_of.name == "run"
 
@@ -298,3 +305,22 @@ def test_the_verbs(tmp_path):
     assert "e1" in shown("predict", tmp_path / "production", "--top-missing", 5, "--untyped")
     again = shown("train", "--resume", tmp_path / "run", "--refit")  # both are complete
     assert f"saved in {tmp_path / 'run-refit'}" in again
+
+
+def test_what_is_chosen_without_a_flag_is_refitted(tmp_path):
+    facts = "".join(f"e{i % 15}\tnext\te{(i * i + 1) % 15}\ne{i}\tlike\te{(i + 5) % 15}\n" for i in range(15))
+    (tmp_path / "facts.tsv").write_text(facts)
+    said = shown("train", tmp_path / "facts.tsv", "--minutes", 0.1, "--out", tmp_path / "run", "--refit")
+    assert "trained on all facts, those too that run was measured on" in said
+    run = tuckerkg.load(tmp_path / "run-refit")
+    assert run.refit_of.name == "run"
+    assert len(run.split("train")) == sum(run.refit_of.triples.values())
+    assert len(run.predict("e0", "like", k=2, typed=False)) == 2
+
+
+def test_train_says_where_there_is_nothing_to_refit_on(tmp_path):
+    (tmp_path / "facts.tsv").write_text("a\tr\tb\nb\tr\tc\n")
+    words = ["train", tmp_path / "facts.tsv", "--set", "kind=paths", "--set", "train.steps=2"]
+    words += ["--out", tmp_path / "run"]
+    assert "nothing was held out of it, so it is trained on all facts already" in shown(*words, "--refit")
+    assert not (tmp_path / "run-refit").exists()

@@ -28,12 +28,13 @@ from tuckerkg.nn.model import Model
 from tuckerkg.refitting import (
     check_refit,
     complete_blend,
+    knows_everything,
     prepare_refit,
     started_from,
     unfinished_members,
     without_validation,
 )
-from tuckerkg.storage.run_folder import RunFolder, is_run
+from tuckerkg.storage.run_folder import RunFolder, check_place, is_run
 from tuckerkg.training.callbacks import Callback
 from tuckerkg.training.loop import fit
 from tuckerkg.training.warm_start import warm_start
@@ -78,7 +79,7 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         minutes: how long it may take, where the program chooses.
         log: called with what the program decides, and why.
         refit: train once more on all facts when done, see ``refit``, into ``out`` with ``-refit`` behind, and give
-            that run.
+            that run; where nothing was held out, it is trained on all facts already.
 
     Raises:
         TuckerkgError: anything that a user can mend, in words.
@@ -108,8 +109,10 @@ def _kept(make: Callable[[Path], Run], out: str | Path | None, callback: Callbac
     """The run that ``make`` writes into ``out``, or into a temporary folder that is removed together with the run."""
     place = Path(tempfile.mkdtemp(prefix="tuckerkg-")) / "run" if out is None else Path(out)
     try:
-        run = make(place)
         if refit:
+            check_place(refit_place(place))  # before time is spent on training
+        run = make(place)
+        if refit and not knows_everything(run):
             run = refit_run(run, out=refit_place(place), callback=callback)
     except BaseException:
         if out is None:

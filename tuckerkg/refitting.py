@@ -41,6 +41,11 @@ def prepare_refit(run: Run, out: Path, *, start: Path | None = None, log: LogFun
     return RunFolder.open(out)
 
 
+def knows_everything(run: Run) -> bool:
+    """Whether ``run`` was trained on all facts that it holds, so that there is nothing to refit it on."""
+    return len(run.split("valid")) + len(run.split("test")) == 0 and run.added is None
+
+
 def started_from(run: Run) -> Path | None:
     """The run folder whose weights ``run`` started from; None where it started afresh.
 
@@ -112,7 +117,7 @@ def check_refit(run: Run, out: Path) -> None:
     before = run.refit_of
     if before is not None and run.added is None:
         raise TuckerkgError(f"{run.path}: is the refit of {before.name} already, nothing is left to train on")
-    if len(run.split("valid")) + len(run.split("test")) == 0 and run.added is None:
+    if knows_everything(run):
         raise TuckerkgError(f"{run.path}: nothing was held out of it, so it is trained on all facts already")
     for member in run.members:
         _check_member(member)

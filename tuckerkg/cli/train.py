@@ -181,12 +181,13 @@ def train(
     if minutes is not None and by_hand:
         raise TuckerkgError("--minutes bounds what the program chooses: leave it out, or the models and settings")
     for each in seeds:
+        folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
+        if refit:
+            check_place(api.refit_place(folder))
         if not by_hand:
-            folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
             _train_automatically(read, folder, minutes, each, result, refit)
             continue
         chosen = first if each is None else settings_of(settings, dataset, {**named, "train.seed": each}, changes)
-        folder = place.with_name(f"{place.name}-seed{each}") if len(seeds) > 1 else place
         _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit)
 
 
@@ -211,12 +212,15 @@ def _finish(folder: RunFolder, tensorboard: bool, result: Path | None, data: Pat
 def _close(run: Run, result: Path | None, refit: bool, data: Path | None = None) -> None:
     """Say what came of a run, write its result, train once more on all facts."""
     from tuckerkg import api
+    from tuckerkg.refitting import knows_everything
     from tuckerkg.storage.run_folder import is_run
 
     show_trained(run)
     if result is not None:
         _write_result(run, result)
-    if refit:
+    if refit and knows_everything(run):
+        print(f"{run.path}: nothing was held out of it, so it is trained on all facts already")
+    elif refit:
         place = api.refit_place(run.path)
         if is_run(place):
             show_trained(api.resume(place, training_progress(), data, print))
