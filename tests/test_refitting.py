@@ -102,6 +102,8 @@ def test_added_facts_and_entities_are_trained_on_too(runs, tmp_path):
     assert len(run.split("train")) == len(EVERYTHING) + 2
     assert run.version == 1
     assert "fresh" in run.entities.labels
+    assert run.refit_of.triples == {split: len(toy_dataset().split(split)) for split in SPLITS}
+    assert run.refit_of.evaluations["test"] == tuckerkg.load(runs / "embedding-refit").refit_of.evaluations["test"]
     again = run.add([("newer", "plus1", "fresh")])
     third = refitted(again, tmp_path / "third")
     assert len(third.split("train")) == len(EVERYTHING) + 3

@@ -170,6 +170,8 @@ def _run_before(run: Run, log: LogFunction | None = None) -> RunBefore:
     """What is kept of ``run``. A member of a blend, without ``log``, is not ranked for it."""
     if run.refit_of is not None:  # facts were added to a refit: what was measured is still that of the first run
         return run.refit_of
+    if run.version != 1 or not run.calibrated:  # as it was trained: added facts may be held-out ones
+        run = Run(run.folder, version=1, checkpoint=run.step)
     evaluations = kept_evaluations(run)
     if log is not None and "test" not in evaluations and len(run.split("test")):
         log(f"{run.path}: ranking the test split, whose figures are kept")
