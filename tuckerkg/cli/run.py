@@ -199,6 +199,8 @@ def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
     from tuckerkg.console import progress_bar
 
     asked = run.predictor.missing_questions(typed)
+    if not len(asked):
+        log("no question is open where only entities are taken that were seen there; --untyped takes any")
     seconds = run.predictor.seconds_for(asked, typed)
     log(f"{len(asked):,} questions, each over {len(run.entities):,} entities: about {seconds:,.0f} s here")
     with progress_bar("asking") as progress:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +20,10 @@ from tuckerkg.inference.predictor import Question
 from tuckerkg.inference.run import Run
 from tuckerkg.inference.type_constraints import plausible_heads
 from tuckerkg.serve import schemas
+from tuckerkg.serve.missing_search import MissingSearch, Requests
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-MISSING = 100  # facts that the search over the whole graph keeps
-
-
-class _Closed(Exception):
-    """The service ends."""
 
 
 class Engine:
@@ -44,11 +37,8 @@ class Engine:
         ends = np.concatenate([self.triples[:, 0], self.triples[:, 2]])
         self._order = np.argsort(ends, kind="stable") % len(self.triples)
         self._bounds = np.searchsorted(np.sort(ends), np.arange(len(run.entities) + 1))
-        self._missing: list[Prediction] | None = None
-        self._progress = (0, 0)
-        self._starting = threading.Lock()
-        self._search: threading.Thread | None = None
-        self._closing = threading.Event()
+        self._requests = Requests()
+        self._search = MissingSearch(run, self._requests)
         self._explaining = threading.Lock()
         self.run.scorer  # noqa: B018  (loaded before the service is ready)
         self.run.calibration  # noqa: B018
@@ -199,6 +189,10 @@ class Engine:
 
     def answer(self, many: Sequence[schemas.Asked]) -> list[list[Prediction]]:
         """Answers in the order of the questions, whose names are known; heads and tails by one product."""
+        with self._requests:
+            return self._answered(many)
+
+    def _answered(self, many: Sequence[schemas.Asked]) -> list[list[Prediction]]:
         questions = [self.question(asked) for asked in many]
         found: list[list[Prediction]] = [[] for _ in many]
         plain = [place for place, question in enumerate(questions) if question is not None]
@@ -214,35 +208,27 @@ class Engine:
 
     def explain(self, asked: schemas.AskedWhy) -> dict[str, Any]:
         """An explanation as JSON. Raises UnknownNameError."""
-        with self._explaining:
+        with self._explaining, self._requests:
             return self.run.explain(asked.head, asked.relation, asked.tail, asked.k).as_dict()
 
     def missing(self, limit: int) -> schemas.Missing:
         """The most probable missing facts; the first request starts the search, which runs in the background."""
-        with self._starting:
-            if self._search is None:
-                self._search = threading.Thread(target=self._search_missing, daemon=True)
-                self._search.start()
-        done, total = self._progress
-        answers = [answer_of(fact) for fact in (self._missing or [])[:limit]]
+        search = self._search
+        search.start()
+        found, (done, total) = search.found, search.progress
         return schemas.Missing(
-            state="working" if self._missing is None else "ready", done=done, total=total, answers=answers
+            state="working" if found is None else "ready",
+            done=done,
+            total=total,
+            asked=search.asked,
+            questions=search.questions,
+            chosen=search.chosen,
+            answers=[answer_of(fact) for fact in (found or [])[:limit]],
         )
-
-    def _search_missing(self) -> None:
-        def progress(done: int, total: int) -> None:
-            self._progress = (done, total)
-            if self._closing.is_set():
-                raise _Closed
-
-        with suppress(_Closed):
-            self._missing = self.run.top_missing(MISSING, progress=progress)
 
     def close(self) -> None:
         """End what runs in the background."""
-        self._closing.set()
-        if self._search is not None:
-            self._search.join()
+        self._search.close()
 
     # ------------------------------------------------------------------------------------------ the run
 

@@ -162,11 +162,18 @@ class Why(BaseModel):
 
 
 class Missing(BaseModel):
-    """The most believed missing facts of the whole graph, or how far the search for them is."""
+    """The most believed missing facts of the whole graph, or how far the search for them is.
+
+    A run that is slow to ask is asked ``asked`` of all ``questions``: the promising ones, where a member of a blend
+    finds them, else random ones.
+    """
 
     state: Literal["working", "ready"]
     done: int
     total: int
+    asked: int
+    questions: int
+    chosen: Literal["all", "promising", "random"]
     answers: list[Answer]
 
 

@@ -98,7 +98,9 @@ async function followMissing(place, signal) {
     for (;;) {
       const found = await get("/api/missing", { limit: 20 }, signal);
       if (found.state === "ready") {
-        place.replaceChildren(answerList(found.answers));
+        const [asked, all] = [found.asked, found.questions].map((count) => count.toLocaleString("en"));
+        const part = make("p", { class: "soft" }, `Among the answers to ${asked} of ${all} questions, ${found.chosen} ones.`);
+        place.replaceChildren(...(found.chosen === "all" ? [] : [part]), answerList(found.answers));
         return;
       }
       const share = found.total ? ` ${Math.floor((100 * found.done) / found.total)} %` : "";

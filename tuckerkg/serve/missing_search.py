@@ -1,0 +1,133 @@
+"""The search for the most probable missing facts of the whole graph, in the background of the service.
+
+A run that is slow to ask is asked as many questions as a few minutes allow: those that a blend's member with embeddings
+finds promising, else random ones. Requests go first: a slow search asks few questions at a time and waits in between
+while a request is computed.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.evaluation.ranking import questions_at_once
+from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.run import Run
+
+KEPT = 100  # facts
+MINUTES = 2.0  # that the search may take
+PART = 0.25  # seconds of asking between two looks for requests
+WAIT = 1.0  # seconds that a part waits for requests, at most: under constant load the search still ends
+
+Chosen = Literal["all", "promising", "random"]
+
+
+class Closed(Exception):
+    """The service ends."""
+
+
+class Requests:
+    """Counts the requests that are being computed; ``with requests:`` around each."""
+
+    def __init__(self) -> None:
+        self._count, self._changed = 0, threading.Condition()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until none is computed, ``seconds`` at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count == 0, seconds)
+
+
+class MissingSearch:
+    """Looks for missing facts in a thread of its own, once.
+
+    Args:
+        run: who is asked.
+        requests: those of the service.
+        minutes: how long it may take.
+
+    Attributes:
+        found: the most probable facts, best first; None while it works.
+        progress: questions asked so far, and how many are asked in this pass.
+        questions: how many there are; ``asked`` of them are asked.
+        chosen: how these were chosen.
+    """
+
+    def __init__(self, run: Run, requests: Requests, minutes: float = MINUTES) -> None:
+        self.run, self.requests, self.minutes = run, requests, minutes
+        self.found: list[Prediction] | None = None
+        self.progress = (0, 0)
+        self.questions = self.asked = 0
+        self.chosen: Chosen = "all"
+        self._starting, self._closing = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, where it has not begun."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End it."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        with suppress(Closed):
+            predictor = self.run.predictor
+            questions = predictor.missing_questions()
+            each = predictor.seconds_for(questions) / max(len(questions), 1)
+            self.questions = len(questions)
+            if each * len(questions) > 60.0 * self.minutes:
+                questions = self._some(questions, each)
+            self.asked = len(questions)
+            self.found = self._ask(questions, each)
+
+    def _some(self, questions: Tensor, each: float) -> Tensor:
+        """As many as the time allows: the promising ones, where a member of the run finds them quickly."""
+        with suppress(TuckerkgError):  # nobody finds them, or not in time
+            found = self.run.retrieval(minutes=self.minutes).promising(self._tell)
+            self.chosen = "promising"
+            return found
+        self.chosen = "random"
+        order = torch.randperm(len(questions), generator=torch.Generator().manual_seed(0))
+        return questions[order[: max(1, int(60.0 * self.minutes / each))]]
+
+    def _ask(self, questions: Tensor, each: float) -> list[Prediction]:
+        """The best answers, part by part where asking is slow; a fast run is asked in whole products."""
+        predictor = self.run.predictor
+        part = max(1, int(PART / max(each, 1e-9)))
+        if part >= questions_at_once(len(self.run.entities)):
+            return predictor.top_missing(KEPT, questions=questions, progress=self._tell)
+        best: list[Prediction] = []
+        for first in range(0, len(questions), part):
+            self.requests.wait(WAIT)
+            best += predictor.top_missing(KEPT, questions=questions[first : first + part])
+            best = sorted(best, key=lambda fact: -fact.probability)[:KEPT]
+            self._tell(min(first + part, len(questions)), len(questions))
+        return best
+
+    def _tell(self, done: int, total: int) -> None:
+        self.progress = (done, total)
+        if self._closing.is_set():
+            raise Closed
