@@ -205,10 +205,11 @@ def test_paths_of_a_member_are_named_with_its_share_of_the_weights(with_paths):
     assert all(path.share is None for path in explained)
 
 
-def test_a_blend_answers_for_the_graph_of_its_members(with_paths, folder, tmp_path):
+def test_a_blend_answers_for_another_graph_by_the_members_that_can(with_paths, folder, place, tmp_path):
     graph = [("x", "plus1", "y"), ("y", "plus1", "z")]
-    with pytest.raises(TuckerkgError, match="this blend answers for its own graph only, since a member has a vector"):
-        with_paths.on(graph)
+    assert len(with_paths.on(graph).scorer.members) == 1
+    with pytest.raises(TuckerkgError, match="this run learnt a vector for each entity"):
+        tuckerkg.load(place / "both").on(graph)
     elsewhere = tuckerkg.load(folder / "paths").on(graph)
     with pytest.raises(TuckerkgError, match=r"paths: answers for .*, and weights are fitted on the graph of training"):
         tuckerkg.blend([folder / "tucker", elsewhere], out=tmp_path / "out")

@@ -133,7 +133,7 @@ def test_paths_count_by_their_members_share_of_the_weights_and_equal_ones_are_on
     assert BlendScorer([blended, Table(2)], weights[:, :2]).names_paths
 
 
-def test_a_blend_answers_for_other_graphs_where_all_members_do():
+def test_a_blend_answers_for_other_graphs_by_the_members_that_do():
     weights = torch.ones(2 * R, 2, dtype=torch.float64)
     blended = BlendScorer([Pathfinder(1), Pathfinder(2)], weights)
     assert isinstance(blended, AnswersOtherGraphs)
@@ -141,8 +141,14 @@ def test_a_blend_answers_for_other_graphs_where_all_members_do():
     other = blended.on(DATA.train[:5], 7)
     assert other.num_entities == 7
     assert [len(member.train) for member in other.members] == [5, 5]
-    mixed = BlendScorer([Pathfinder(1), Table(2)], weights)
-    assert not mixed.answers_other_graphs
-    assert not BlendScorer([Pathfinder(1), mixed], weights).answers_other_graphs
-    with pytest.raises(TypeError, match="Table answers for its own graph only"):
-        mixed.on(DATA.train, N)
+    uneven = torch.tensor([[3.0, 1.0, 2.0]] * (2 * R - 1) + [[0.0, 0.0, 4.0]], dtype=torch.float64)
+    mixed = BlendScorer([Pathfinder(1), Pathfinder(2), Table(2)], uneven)
+    assert mixed.answers_other_graphs
+    moved = mixed.on(DATA.train[:5], 7)
+    assert len(moved.members) == 2
+    assert torch.allclose(moved.weights[0], torch.tensor([4.5, 1.5], dtype=torch.float64))  # the sum stays
+    assert torch.allclose(moved.weights[-1], torch.tensor([2.0, 2.0], dtype=torch.float64))  # neither was asked before
+    tables = BlendScorer([Table(1), Table(2)], weights)
+    assert not tables.answers_other_graphs
+    with pytest.raises(TypeError, match="no member of this blend"):
+        tables.on(DATA.train, N)

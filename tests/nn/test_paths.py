@@ -255,6 +255,17 @@ def test_known_answers_are_no_candidates():
     assert value == pytest.approx(0.0, abs=1e-12)  # nothing is left to be told apart
 
 
+@pytest.mark.parametrize("tails", [[2], [N - 1], [2, N - 1]])
+@pytest.mark.parametrize("known", [[], [N - 2], [1, N - 2]])
+def test_answers_that_no_message_reaches_are_left_out_or_asked_for_as_others_are(tails, known):
+    """The last two entities have no edge: they share one score, and each still counts as one candidate."""
+    model, triples = path_model(N, R), GRAPHS["random"]
+    graph, questions = model.message_graph(triples), asking([(0, 0, tails, known)])
+    value = model.loss(graph, questions, hide="own")
+    assert value.item() == pytest.approx(naive_loss(model, triples, questions, "own", N), rel=1e-10)
+    assert_same(gradients(model, value), gradients(model, model.plain_loss(graph.edges, questions, False)))
+
+
 # ---------------------------------------------------------------------------------------------------- hidden edges
 
 

@@ -421,14 +421,8 @@ class Run:
             return second if self.calibrated else second.uncalibrated()
         scorer = self.scorer
         if not isinstance(scorer, AnswersOtherGraphs) or not scorer.answers_other_graphs:
-            if self.members:
-                raise TuckerkgError(
-                    f"{self.path}: this blend answers for its own graph only, since a member has a vector for each "
-                    "entity of it; a member that starts from the question can be asked by itself: "
-                    "run.members[0].on(graph)"
-                )
             raise TuckerkgError(
-                f"{self.path}: this model learnt a vector for each entity it was trained with and has none for the "
+                f"{self.path}: this run learnt a vector for each entity it was trained with and has none for the "
                 "entities of another graph; train one that starts from the question, --set kind=paths"
             )
         other = self._copy()

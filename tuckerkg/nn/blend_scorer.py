@@ -16,7 +16,7 @@ from tuckerkg.nn.contracts import AnswersOtherGraphs, NamesPaths, ReadsEdges, Sc
 class BlendScorer(Scorer):
     """``score(t) = sum over members i of w[r, i] * log share_i(t)``.
 
-    Provides ``ReadsEdges`` and ``NamesPaths`` where a member does, ``AnswersOtherGraphs`` where all do.
+    Provides ``ReadsEdges``, ``NamesPaths`` and ``AnswersOtherGraphs`` where a member does.
 
     A member's log share is ``score - log sum exp`` of its scores over all entities of the question, so that members
     whose scores have another level or spread can be added. A member that has no weight for a relation is not asked.
@@ -87,21 +87,33 @@ class BlendScorer(Scorer):
 
     @property
     def answers_other_graphs(self) -> bool:
-        """Whether every member does."""
-        return all(isinstance(member, AnswersOtherGraphs) and member.answers_other_graphs for member in self.members)
+        """Whether any member does."""
+        return bool(self._movable())
 
     def on(self, train: np.ndarray, num_entities: int) -> BlendScorer:
-        """The blend of the members over the facts ``train [n, 3]`` of another graph.
+        """The blend of those members that can over the facts ``train [n, 3]`` of another graph.
+
+        They take over the weight of the others: a relation's weights keep their sum, so that scores keep their spread.
 
         Raises:
-            TypeError: a member cannot; ``answers_other_graphs`` tells.
+            TypeError: no member can; ``answers_other_graphs`` tells.
         """
-        others = []
-        for member in self.members:
-            if not isinstance(member, AnswersOtherGraphs):
-                raise TypeError(f"{type(member).__name__} answers for its own graph only")
-            others.append(member.on(train, num_entities))
-        return BlendScorer(others, self.weights)
+        movable = self._movable()
+        if not movable:
+            raise TypeError("no member of this blend answers for another graph than its own")
+        weights = self.weights[:, list(movable)]  # [2R, members that can]
+        some = weights.sum(1, keepdim=True) > 0
+        weights = torch.where(some, weights, torch.ones_like(weights))
+        weights = weights * (self.weights.sum(1, keepdim=True) / weights.sum(1, keepdim=True))
+        return BlendScorer([member.on(train, num_entities) for member in movable.values()], weights)
+
+    def _movable(self) -> dict[int, AnswersOtherGraphs]:
+        """The members that answer for other graphs, by their place."""
+        return {
+            place: member
+            for place, member in enumerate(self.members)
+            if isinstance(member, AnswersOtherGraphs) and member.answers_other_graphs
+        }
 
 
 def log_shares(scores: Tensor) -> Tensor:
