@@ -238,7 +238,7 @@ def test_what_a_blend_cannot_do_is_refused_in_words(place):
         run.model  # noqa: B018
     with pytest.raises(SettingsError, match="nothing to train itself"):
         api.resume(place / "both", NullCallback())
-    with pytest.raises(TuckerkgError, match="both: has no table of entities to start from"):
+    with pytest.raises(TuckerkgError, match="both: a warm start takes over vectors of entities"):
         trained(place / "warm", **{"start.run": str(place / "both")})
 
 

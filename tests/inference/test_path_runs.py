@@ -191,8 +191,7 @@ def test_embeddings_are_still_folded_in():
 
 def test_a_report_and_a_comparison_are_written(path_run, toy_run, tmp_path):
     found = report_of(path_run)
-    assert (found.facts["encoder"], found.facts["decoder"], found.facts["loss"]) == ("paths", "mlp", "softmax")
-    assert found.facts["width"] == "8 (relations 8)"
+    assert (found.facts["model"], found.facts["width"]) == ("messages from the question", "8")
     assert found.facts["parameters"].startswith(f"{sum(p.numel() for p in path_run.model.parameters()):,} ")
     write_report(found, tmp_path / "report.html")
     assert f"{path_run.evaluate('test').mrr:.4f}" in (tmp_path / "report.html").read_text()
@@ -203,7 +202,7 @@ def test_a_report_and_a_comparison_are_written(path_run, toy_run, tmp_path):
 def test_the_service_answers_for_it(path_run):
     engine = Engine(path_run)
     try:
-        assert (engine.about.facts["encoder"], engine.about.facts["decoder"]) == ("paths", "mlp")
+        assert engine.about.facts["model"] == "messages from the question"
         assert engine.about.facts["width"] == "8"
         (answers,) = engine.answer([Asked(head="e004", relation="plus2", k=3, typed=False)])
         assert [fact.tail for fact in answers] == [f.tail for f in path_run.predict("e004", "plus2", k=3, typed=False)]
@@ -228,8 +227,8 @@ def test_the_command_line_trains_evaluates_and_predicts(tmp_path, monkeypatch):
     shown("train", "countries", "--out", "run", "--result", "results", *options)
     (file,) = (tmp_path / "results").rglob("*.json")
     result = json.loads(file.read_text())
-    assert file.name == "paths-mlp-seed0.json"
-    assert (result["encoder"], result["decoder"], result["options"]["kind"]) == ("paths", "mlp", "paths")
+    assert file.name == "paths-seed0.json"
+    assert (result["encoder"], result["decoder"], result["options"]["kind"]) == ("paths", "none", "paths")
     assert result["test_without_messages"]["mrr"] <= 1.0
     found = json.loads(shown("evaluate", "run", "--json"))
     assert found["mrr"] == pytest.approx(result["test"]["mrr"], abs=1e-6)

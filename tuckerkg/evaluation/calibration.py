@@ -23,7 +23,7 @@ from torch import Tensor
 from tuckerkg.data.triple_sets import add_inverses
 from tuckerkg.evaluation.ranking import ScoredChunk, score_chunks
 from tuckerkg.graph.known_tails import KnownTails, rows_of
-from tuckerkg.nn.contracts import Scorer
+from tuckerkg.nn.contracts import Scorer, fit_questions
 from tuckerkg.types import JsonObject
 
 CANDIDATES = 10  # of each question
@@ -117,7 +117,7 @@ def best_candidates(scorer: Scorer, known: list[np.ndarray], held_out: np.ndarra
 
 def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray) -> Calibration:
     """Fit on validation, with what training holds left out of the candidates."""
-    return fit_logistic(best_candidates(scorer, [train], valid, scorer.fit_questions), 2 * scorer.num_relations)
+    return fit_logistic(best_candidates(scorer, [train], valid, fit_questions(scorer)), 2 * scorer.num_relations)
 
 
 def fit_logistic(best: Best, num_relations: int) -> Calibration:

@@ -12,7 +12,7 @@ from torch import Tensor
 from tuckerkg.data.triple_sets import add_inverses
 from tuckerkg.evaluation.ranking import score_chunks
 from tuckerkg.graph.known_tails import KnownTails
-from tuckerkg.nn.contracts import Scorer
+from tuckerkg.nn.contracts import Scorer, fit_questions
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Conformal:
 def fit_conformal(scorer: Scorer, train: np.ndarray, valid: np.ndarray, coverage: float) -> Conformal:
     """From the log shares of validation's answers, the other known ones left out."""
     asked = valid
-    if len(valid) > scorer.fit_questions:
-        asked = valid[np.sort(np.random.default_rng(0).permutation(len(valid))[: scorer.fit_questions])]
+    if len(valid) > (most := fit_questions(scorer)):
+        asked = valid[np.sort(np.random.default_rng(0).permutation(len(valid))[:most])]
     shares, _ = answer_shares(scorer, [train, valid], asked)
     return Conformal(coverage, *(_quantile(part, coverage) for part in np.split(shares, 2)))
 

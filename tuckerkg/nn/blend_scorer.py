@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.graph.strongest_paths import WeighedPath
-from tuckerkg.nn.contracts import AnswersOtherGraphs, NamesPaths, ReadsEdges, Scorer
+from tuckerkg.nn.contracts import AnswersOtherGraphs, NamesPaths, ReadsEdges, Scorer, fit_questions
 
 
 class BlendScorer(Scorer):
@@ -29,6 +29,7 @@ class BlendScorer(Scorer):
     def __init__(self, members: Sequence[Scorer], weights: Tensor) -> None:
         self.members, self.weights = tuple(members), weights
         self.num_entities, self.num_relations = self.members[0].num_entities, self.members[0].num_relations
+        self.fit_questions = min(fit_questions(member) for member in self.members)
 
     def scores(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Raw scores of every entity as the tail: ``heads [B]``, ``relation_ids [B]`` below 2R -> ``[B, N]``."""

@@ -27,6 +27,8 @@ from tuckerkg.kernels.comparison import Comparison
 from tuckerkg.kernels.dot_product import DotProduct
 from tuckerkg.types import Precision
 
+FIT_QUESTIONS = 20_000  # of validation, to fit probabilities on; fewer where each costs much
+
 
 @runtime_checkable
 class Scorer(Protocol):
@@ -34,11 +36,22 @@ class Scorer(Protocol):
 
     num_entities: int  # N
     num_relations: int  # R, without inverses
-    fit_questions: int = 20_000  # validation questions to fit probabilities on, at most: fewer where each costs much
 
     def scores(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Raw scores, before any sigmoid: ``heads [B]``, ``relation_ids [B]`` below 2R -> ``[B, N]``."""
         ...
+
+
+@runtime_checkable
+class SlowToAsk(Protocol):
+    """A scorer whose questions cost much: probabilities are fitted on ``fit_questions`` of validation, at most."""
+
+    fit_questions: int
+
+
+def fit_questions(scorer: Scorer) -> int:
+    """How many questions of validation to fit probabilities on, at most."""
+    return scorer.fit_questions if isinstance(scorer, SlowToAsk) else FIT_QUESTIONS
 
 
 @runtime_checkable
