@@ -295,3 +295,11 @@ def test_want_of_memory_names_what_to_change(tmp_path, monkeypatch):
     monkeypatch.setattr(QuestionObjective, "__call__", greedy)
     with pytest.raises(OutOfMemory, match=r"smaller paths\.width \(now 8\) or paths\.layers \(now 3\)"):
         fit(prepare(tmp_path / "run", **PATHS))
+
+
+def test_messages_of_the_full_core_are_not_explained_by_those_of_another(tmp_path):
+    overrides = PATHS | {"paths.core": "tucker", "train.epochs": 1.0, "train.threads": 1}
+    run = api.train(DATA, out=tmp_path / "run", overrides=overrides, callback=NullCallback())
+    assert run.evaluate("test").mrr > 0.0
+    with pytest.raises(TuckerkgError, match=r"paths\.core = tucker: explanations follow .* paths\.core=cp"):
+        run.explain("e001", "plus1", "e002")

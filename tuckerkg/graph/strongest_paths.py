@@ -91,6 +91,7 @@ class _Shares:
             targets = edges.targets[self.starts]
             ways = np.maximum.reduceat(reached[edges.sources] + edge_shares, self.starts)
             after[targets] = np.maximum(after[targets], ways)
+            after[head] = 0.0  # a way that has come to the head is whole, whatever layers are left
             reached = after
             places = np.flatnonzero(np.isfinite(reached))
             self.best.append(dict(zip(places.tolist(), reached[places].tolist(), strict=True)))

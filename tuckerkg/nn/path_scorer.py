@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.graph.in_edges import in_edges
 from tuckerkg.graph.strongest_paths import LayeredEdges, WeighedPath, strongest_paths
 from tuckerkg.kernels.questions.graph import NO_FACTS, QuestionGraph, Trace
@@ -114,6 +115,11 @@ class PathScorer(Scorer):
         return strongest_paths(layered, head, tail, count)
 
     def _trace(self, head: int, relation: int, tail: int, without: np.ndarray = NO_FACTS) -> Trace:
+        if self.model.core != "cp":
+            raise TuckerkgError(
+                f"paths.core = {self.model.core}: explanations follow the messages of the CP core only; train with "
+                "paths.core=cp to have them"
+            )
         hidden = np.concatenate([self.removed, without])
         return self.graph.trace(self.model.shape, self.model.arrays(), (head, relation, tail), hidden)
 
