@@ -198,6 +198,7 @@ class PyGScores:
         shown = torch.ones(len(self.sources), dtype=torch.bool) if hidden is None else torch.from_numpy(~hidden)
         sources, relations, targets = self.sources[shown], self.relations[shown], self.targets[shown]
         query, place = model.queries[relation], torch.tensor([head])
+        tables = model.relation_tables(torch.tensor([relation]))[0]  # [L, 2R, d]
         scale = torch.bincount(targets, minlength=number).clamp(min=1).to(query.dtype) ** -model.power  # [N]
         states = query.new_zeros(number, model.width).index_put((place,), query[None])
         reached = torch.zeros(number, dtype=torch.bool)
@@ -205,7 +206,7 @@ class PyGScores:
         for depth in range(model.layers):
             sends = reached[sources]
             edge_index = torch.stack([sources[sends], targets[sends]])
-            weights = model.relations[depth][relations[sends]]
+            weights = tables[depth][relations[sends]]
             summed, top, bottom = self.layer(states, weights, edge_index).chunk(3, 1)
             summed = (summed * scale[:, None]).index_put((place,), query[None], accumulate=True)
             inputs = torch.cat([summed * (1 + model.gate[depth] @ query), top, bottom, states], 1)  # [N, 4d]

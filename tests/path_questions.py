@@ -22,6 +22,8 @@ def path_model(num_entities: int, num_relations: int, seed: int = 0, dtype=torch
     with torch.no_grad():
         for name, size in (("gate", 0.3), ("gain", 0.3), ("shift", 0.2), ("bias", 0.3)):
             getattr(model, name).add_(size * torch.randn_like(getattr(model, name)))
+        if model.core == "question":
+            model.tucker_core.add_(torch.randn_like(model.tucker_core) / model.width)
     return model
 
 
@@ -91,10 +93,12 @@ def naive_scores(
     states = {head: query}  # entities that were reached; the others are 0
     for layer in range(model.layers):
         arrived: dict[int, list[np.ndarray]] = {entity: [] for entity in states}
+        used = {relation for _, relation, _ in edges}
+        vectors = {relation: naive_relation(model, given, layer, relation, query) for relation in used}
         for source, relation, target in edges:
             if source in states:
                 factor = (factors or {}).get((layer, (source, relation, target)), 1.0)
-                message = factor * naive_message(model, given, layer, states[source], relation)
+                message = factor * naive_message(model, given, layer, states[source], vectors[relation])
                 arrived.setdefault(target, []).append(message)
         w_a, w_x, w_n, w_0 = (given["mix"][layer][k * d : (k + 1) * d].T for k in range(4))
         gate = np.array([1 + sum(given["gate"][layer][i, k] * query[k] for k in range(d)) for i in range(d)])
@@ -122,16 +126,26 @@ def naive_scores(
     return scores
 
 
-def naive_message(model: PathModel, given: dict, layer: int, state: np.ndarray, relation: int) -> np.ndarray:
+def naive_relation(model: PathModel, given: dict, layer: int, relation: int, query: np.ndarray) -> np.ndarray:
     vector = given["relations"][layer][relation]
-    if model.core == "cp":
-        return state * vector  # Eq. (7)
-    message = np.zeros(model.width)
-    for i in range(model.width):
-        for k in range(model.width):
-            for j in range(model.width):
-                message[j] += given["tucker_core"][layer][i, k, j] * state[i] * vector[k]  # Eq. (3)
-    return message
+    if model.core != "question":
+        return vector
+    return vector + naive_core(given["tucker_core"][layer], given["features"][layer][relation], query)
+
+
+def naive_message(model: PathModel, given: dict, layer: int, state: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    if model.core == "tucker":
+        return naive_core(given["tucker_core"][layer], state, vector)  # Eq. (3)
+    return state * vector  # Eq. (7)
+
+
+def naive_core(core: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    product = np.zeros(core.shape[2])
+    for i in range(core.shape[0]):
+        for k in range(core.shape[1]):
+            for j in range(core.shape[2]):
+                product[j] += core[i, k, j] * first[i] * second[k]
+    return product
 
 
 def naive_loss(model: PathModel, triples: np.ndarray, questions: Questions, hide: str, num_entities: int) -> float:

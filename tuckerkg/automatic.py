@@ -3,7 +3,8 @@
 1. ``plan`` reads the graph: how far validation's answers lie from their heads gives the number of layers; whether
    validation's pairs are joined by other edges as often as training's gives what is hidden; a timed step gives how
    many questions fit into the time.
-2. Messages from the question are trained, with several seeds where that takes seconds; then an embedding model.
+2. Messages from the question are trained, several times for different lengths where that is quick: small graphs are
+   soon learnt by heart, and validation's weights tell which length was right. Then an embedding model.
 3. They are blended with weights fitted on validation; the blend is kept if it is better there than each alone.
 """
 
@@ -32,10 +33,9 @@ from tuckerkg.training.timing import seconds_per_epoch
 from tuckerkg.types import JsonObject, LogFunction, ignore
 
 MOST_MINUTES = 60.0  # where --minutes is not given
-EPOCHS = 8.0  # passes over all questions that are worth while
-FEWEST, MOST = 20_000, 1_000_000  # questions of a run
-QUICK = 90.0  # seconds in which several seeds must have half of the questions that are worth while, to be trained
-SEEDS = 3
+LENGTHS = ((0.75, 2.0, 6.0), (0.75, 2.0), (2.0,))  # passes over all questions of the members, where time allows
+QUICK = (100.0, 600.0)  # seconds for three members and for two, where --minutes is not given
+FEWEST, MOST = 2_400, 1_000_000  # questions of a run
 LAYERS = (3, 6)
 FARTHEST = 8  # edges that are followed to see how far answers lie
 CLOSE = 0.95  # share of the answers within reach that layers must cover, with one layer to spare
@@ -111,7 +111,9 @@ def choose_and_train(
         log(f"{_name(settings)}:")
         runs.append(train_one(settings, parts / _name(settings)))
         if len(dataset.valid):
-            log(f"{_name(settings)}: validation MRR {runs[-1].state['best_mrr']:.4f}")
+            part = settings.train.validate_on
+            said = f" of {part:,} triples" if part else ""
+            log(f"{_name(settings)}: validation MRR{said} {runs[-1].state['best_mrr']:.4f}")
     chosen = _best(runs, parts / "blend", log)
     shutil.move(chosen.path, out)
     shutil.rmtree(parts)
@@ -132,25 +134,41 @@ def make_plan(dataset: Dataset, *, minutes: float | None = None, seed: int = 0) 
     }
     paths = parse_settings(base)
     speed = graph.speed(paths)
-    wanted = float(np.clip(EPOCHS * 2 * len(dataset.train), FEWEST, MOST))
-    each = min(QUICK, PATHS * limit) / SEEDS / speed.step  # questions of a seed
-    seeds = SEEDS if each >= wanted / 2 else 1
-    questions = min(wanted, each if seeds > 1 else max(FEWEST / 20, PATHS * limit / speed.step))
-    seconds = questions * speed.step
-    steps = max(1, round(questions / paths.paths.questions))
-    triples = int(VALIDATING * seconds / VALIDATIONS / (2 * speed.answer))
-    base["train"] |= {
-        "steps": steps,
-        "evaluate_every": steps / VALIDATIONS * paths.paths.questions / (2 * len(dataset.train)),
-        "validate_on": 0 if triples >= len(dataset.valid) else max(triples, LEAST_VALIDATED),
-    }
+    most = PATHS * limit / speed.step  # questions that fit
     if not len(dataset.valid):
+        questions = min(_wanted(dataset, LENGTHS[-1])[0], most)
         why = "no fact can be held out of this graph: nothing tells how good the result is, and nothing else is tried"
-        return Plan((parse_settings(base),), (why_layers, why, f"{questions:,.0f} questions"), seconds)
-    members = [parse_settings({**base, "train": {**base["train"], "seed": seed + k}}) for k in range(seeds)]
-    partner, partner_seconds = _partner(dataset, seed, min(max(seconds, 20.0), PARTNER * limit))
-    reasons = (why_layers, why_hide, f"{questions:,.0f} questions" + (f", {seeds} seeds" if seeds > 1 else ""))
-    return Plan((*members, partner), reasons, seeds * seconds * (1 + VALIDATING) + partner_seconds)
+        member = parse_settings({**base, "train": {**base["train"], "steps": _steps(paths, questions)}})
+        return Plan((member,), (why_layers, why, f"{questions:,.0f} questions"), questions * speed.step)
+    bounds = [most] * 2 if minutes is not None else [min(most, seconds / speed.step) for seconds in QUICK]
+    *several, one = (_wanted(dataset, lengths) for lengths in LENGTHS)
+    fitting = [lengths for lengths, bound in zip(several, bounds, strict=True) if sum(lengths) <= bound]
+    lengths = fitting[0] if fitting else [min(one[0], most)]
+    members = []
+    for place, questions in enumerate(lengths):
+        steps = _steps(paths, questions)
+        triples = int(VALIDATING * questions * speed.step / VALIDATIONS / (2 * speed.answer))
+        train = {
+            "seed": seed + place,
+            "steps": steps,
+            "evaluate_every": steps / VALIDATIONS * paths.paths.questions / (2 * len(dataset.train)),
+            "validate_on": 0 if triples >= len(dataset.valid) else max(triples, LEAST_VALIDATED),
+        }
+        members.append(parse_settings({**base, "train": {**base["train"], **train}}))
+    seconds = sum(lengths) * speed.step
+    partner, partner_seconds = _partner(dataset, seed, min(max(seconds / 2, 20.0), PARTNER * limit))
+    asked = f"{' and '.join(f'{questions:,.0f}' for questions in lengths)} questions"
+    return Plan((*members, partner), (why_layers, why_hide, asked), seconds * (1 + VALIDATING) + partner_seconds)
+
+
+def _wanted(dataset: Dataset, lengths: Sequence[float]) -> list[float]:
+    """Questions for so many passes over all of them; on the smallest graphs more, by one factor."""
+    factor = max(1.0, FEWEST / (LENGTHS[0][0] * 2 * len(dataset.train)))
+    return [min(length * factor * 2 * len(dataset.train), MOST) for length in lengths]
+
+
+def _steps(settings: Settings, questions: float) -> int:
+    return max(1, round(questions / settings.paths.questions))
 
 
 @dataclass(frozen=True)

@@ -313,6 +313,19 @@ def test_without_hard_links_members_are_copied(place, monkeypatch):
     assert torch.equal(made.scorer.scores(*QUESTIONS), tuckerkg.load(place / "both").scorer.scores(*QUESTIONS))
 
 
+def test_a_member_that_training_ranked_on_a_part_is_ranked_on_all_of_validation(place):
+    """Otherwise a lucky part would win over the blend, which is ranked on all."""
+    run = tuckerkg.load(place / "tucker")
+    part = trained(place / "part", encoder="none", **{"train.lr": 0.02, "train.validate_on": 2})
+    noted = {row["step"]: row["valid"]["mrr"] for row in part.metrics if row["valid"]}[part.step]
+    ranked = part.evaluate("valid").mrr
+    assert noted != pytest.approx(ranked)
+    both = tuckerkg.blend([run, part], out=place / "with-part")
+    assert [member["valid_mrr"] for member in both.state["members"]] == pytest.approx(
+        [run.evaluate("valid").mrr, ranked]
+    )
+
+
 def test_where_one_member_is_best_the_blend_says_so(place, monkeypatch):
     from tuckerkg.inference import blend as module
 

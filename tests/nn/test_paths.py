@@ -21,6 +21,7 @@ from path_questions import (
 
 from tuckerkg.graph.in_edges import in_edges
 from tuckerkg.kernels.questions import graph as question_graph
+from tuckerkg.nn import paths
 from tuckerkg.nn.model import ParameterCounts
 from tuckerkg.nn.paths import PathModel, hidden_edges
 
@@ -71,10 +72,12 @@ def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
 
 @pytest.mark.parametrize("width", [8, 16])
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize(("power", "layers"), [(0.0, 3), (0.5, 1), (0.5, 4), (1.0, 2)])
-def test_scores_are_those_of_the_loop(graph, width, power, layers):
+@pytest.mark.parametrize(
+    ("power", "layers", "core"), [(0.0, 3, "question"), (0.5, 1, "question"), (0.5, 4, "cp"), (1.0, 2, "question")]
+)
+def test_scores_are_those_of_the_loop(graph, width, power, layers, core):
     triples = GRAPHS[graph]
-    model = path_model(N, R, width, width=width, layers=layers, power=power)
+    model = path_model(N, R, width, width=width, layers=layers, power=power, core=core)
     asked = model.message_graph(triples)
     heads, relation_ids = torch.tensor([0, 2, 2, 4, N - 1]), torch.tensor([0, 0, 4, 2, 1])
     expected = np.stack(
@@ -154,6 +157,7 @@ def test_relations_under_other_numbers_keep_their_scores():
     with torch.no_grad():
         moved.queries[both] = model.queries
         moved.relations[:, both] = model.relations
+        moved.features[:, both] = model.features
     heads, relation_ids = every_question()
     own = model.scores(model.message_graph(triples), heads, relation_ids)
     assert torch.allclose(
@@ -167,14 +171,32 @@ def test_no_question_depends_on_the_ones_beside_it():
     together = model.scores(graph, heads, relation_ids)
     for row in (0, 7, len(heads) - 1):
         alone = model.scores(graph, heads[row : row + 1], relation_ids[row : row + 1])[0]
-        assert torch.equal(together[row], alone)
+        assert torch.allclose(together[row], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_many_kinds_of_questions_are_asked_in_parts(monkeypatch):
+    triples, (heads, relation_ids) = GRAPHS["dense"], every_question()
+    model = path_model(N, R)
+    graph, without = model.message_graph(triples), [triples[row : row + 2] for row in range(len(heads))]
+    expected = model.scores(graph, heads, relation_ids, without)
+    monkeypatch.setattr(paths, "TABLE_NUMBERS", 2 * model.relations.numel())
+    found = model.scores(graph, heads, relation_ids, without)
+    assert found.dtype == expected.dtype
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_relations_mean_the_same_to_every_question_at_the_start():
+    torch.manual_seed(0)
+    model = PathModel(N, R, width=8)
+    tables = model.relation_tables(torch.arange(2 * R))
+    assert torch.equal(tables, model.relations.expand_as(tables))
 
 
 # ---------------------------------------------------------------------------------------------------- loss, gradients
 
 
 @pytest.mark.parametrize("hide", ["own", "pair"])
-@pytest.mark.parametrize("core", ["cp", "tucker"])
+@pytest.mark.parametrize("core", ["question", "cp", "tucker"])
 def test_the_loss_and_its_gradients_are_those_of_the_loop(core, hide):
     triples = GRAPHS["random"]
     model, questions = path_model(N, R, layers=2, core=core), questions_about(triples, R, 3)
@@ -194,7 +216,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_loop(core, hide):
                 around.append(naive_loss(model, triples, questions, hide, N))
             flat[entry] = before
             expected = (around[0] - around[1]) / (2 * step)
-            assert found[name].view(-1)[entry].item() == pytest.approx(expected, rel=1e-5, abs=1e-8), name
+            assert found[name].reshape(-1)[entry].item() == pytest.approx(expected, rel=1e-5, abs=1e-8), name
 
 
 @pytest.mark.parametrize("hide", ["own", "pair"])
@@ -224,7 +246,7 @@ def test_the_search_of_a_crowd_keeps_to_open_edges(hide):
 def test_equal_messages_share_the_gradient_of_a_maximum():
     """Two relations with one vector join the same entities: either message is the largest, each gets half."""
     triples = np.array([[0, 0, 1], [0, 1, 1], [1, 0, 2], [1, 1, 2], [2, 2, 3]])
-    model = path_model(N, R, layers=3)
+    model = path_model(N, R, layers=3, core="cp")
     with torch.no_grad():
         model.relations[:, 1] = model.relations[:, 0]
         model.relations[:, R + 1] = model.relations[:, R]
@@ -328,7 +350,7 @@ def test_only_the_questions_own_fact_is_hidden_by_own():
     assert model.loss(graph, question, hide="pair").item() == pytest.approx(nothing, rel=1e-12)
 
 
-@pytest.mark.parametrize("core", ["cp", "tucker"])
+@pytest.mark.parametrize("core", ["question", "tucker"])
 def test_facts_are_left_out_question_by_question(core):
     triples, model = GRAPHS["dense"], path_model(N, R, core=core)
     graph, asked = model.message_graph(triples), (torch.tensor([0, 1, 0]), torch.tensor([2, 4, 2]))
@@ -353,7 +375,7 @@ def test_a_trace_has_the_gradient_of_every_message():
     """Each edge's message is multiplied by a factor near 1, which changes the score of the loop."""
     triples, model = random_triples(4, 6, R, 14), path_model(N, R, layers=2)
     head, asked, tail = int(triples[0, 0]), 1, int(triples[0, 2])
-    trace = model.message_graph(triples).trace(model.shape, model.arrays(), (head, asked, tail))
+    trace = model.message_graph(triples).trace(model.shape, model.arrays(torch.tensor([asked])), (head, asked, tail))
     edges, step, some = edges_of(triples, R), 1e-6, 0
     columns = trace.sources.tolist(), trace.relations.tolist(), trace.targets.tolist()
     found = dict(zip(zip(*columns, strict=True), trace.gradients.T, strict=True))
@@ -427,11 +449,12 @@ def _joined(found: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_same_bits_whatever_the_threads(threads, dtype):
+@pytest.mark.parametrize(("core", "counts"), [("cp", (1, 2, 3)), ("question", (2, 2)), ("question", (3, 3))])
+def test_the_same_bits_for_the_same_threads_and_compiled_whatever_the_threads(threads, dtype, core, counts):
     triples = random_triples(6, 40, R, 150)
-    model, questions = path_model(40, R, dtype=dtype), questions_about(triples, R, 37)
+    model, questions = path_model(40, R, dtype=dtype, core=core), questions_about(triples, R, 37)
     graph, found = model.message_graph(triples), []
-    for count in (1, 2, 3):
+    for count in counts:
         threads(count)
         value = model.loss(graph, questions, hide="own", least_gradient=0.01)
         found.append([model.scores(graph, *every_question(40)), value.detach(), *gradients(model, value).values()])
@@ -442,7 +465,7 @@ def test_the_same_bits_whatever_the_threads(threads, dtype):
 @pytest.mark.parametrize("room", [1, 9, 30])
 def test_questions_that_need_more_memory_than_there_is_get_it(monkeypatch, threads, room):
     triples = random_triples(6, 40, R, 60)
-    model, questions = path_model(40, R), questions_about(triples, R, 37)
+    model, questions = path_model(40, R, core="cp"), questions_about(triples, R, 37)
     found = []
     for number in (question_graph.ROOM, room):
         monkeypatch.setattr(question_graph, "ROOM", number)
@@ -472,13 +495,15 @@ def test_memory_that_was_used_before_changes_nothing():
 
 def test_parameters_are_counted_by_their_kind():
     d, layers = 8, 3
-    model = PathModel(N, R, width=d, layers=layers)
+    model = PathModel(N, R, width=d, layers=layers, core="cp")
     relations, score = 2 * R * d * (1 + layers), 2 * d * d * 2 + 2 * d * 2
     layer = 4 * d * d + 3 * d + d * d
     assert model.counts() == ParameterCounts(relations, layers * layer + score, layers * layer)
     assert sum(parameter.numel() for parameter in model.parameters()) == relations + layers * layer + score
     full = PathModel(N, R, width=d, layers=layers, core="tucker").counts()
     assert full.nfp == model.counts().nfp + layers * d**3
+    asked = PathModel(N, R, width=d, layers=layers, core="question").counts()
+    assert asked == ParameterCounts(relations + 2 * R * d * layers, full.nfp, full.enfp)
 
 
 def test_no_parameter_depends_on_the_entities():

@@ -193,7 +193,8 @@ def test_settings_of_a_row_are_what_its_name_says(row):
     settings = row.run_as.settings(seed=7)
     assert settings.train.seed == 7
     assert settings.dataset == row.dataset
-    assert row.name.startswith(f"{row.dataset}-{settings.encoder.name}-{settings.decoder.name}")
+    made_of = "paths" if settings.kind == "paths" else f"{settings.encoder.name}-{settings.decoder.name}"
+    assert row.name.startswith(f"{row.dataset}-{made_of}")
     assert settings.experiment == row.run_as.name
 
 

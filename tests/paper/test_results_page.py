@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper.claims import claims
+from tuckerkg.paper.question_page import Studies
 from tuckerkg.paper.reproduce import Outcome
 from tuckerkg.paper.results_page import all_outcomes, bench_lines, headline, page, replace_block
 from tuckerkg.paper.rows import METRICS, paper_rows
@@ -101,9 +103,59 @@ def test_a_row_whose_weights_are_from_before_the_messages_says_so():
 
 
 def test_the_headline_names_both_datasets():
-    text = headline(outcomes({"wn18rr-tgcn-tucker": 0.49}))
+    text = headline(outcomes({"wn18rr-tgcn-tucker": 0.49, "wn18rr-paths": 0.55}))
     assert "| WN18RR | .482 | .490 ± .000 |" in text
+    assert "| .550 ± .000 | .550 | .550 | .549 | – | 42 |" in text
     assert "| FB15k-237 | .359 |" in text
+
+
+def blended(mrr):
+    group = {"mean": dict.fromkeys(METRICS, mrr), "parameters": 7_654, "minutes": 12.0}
+    gap = {"mrr": 0.0123, "low": 0.0087, "high": 0.0151, "p": 0.001}
+    groups = [{**group, "name": "asked"}, {**group, "name": "both"}, {**group, "name": "table"}]
+    return {"names": ["asked", "table"], "test": {"groups": groups, "differences": {"both": gap, "table": gap}}}
+
+
+def test_the_page_leads_with_messages_from_the_question():
+    found = outcomes({"wn18rr-paths": 0.551, "fb15k-237-paths": 0.391})
+    text = page(found, studies=Studies({"wn18rr": blended(0.567)}, []))
+    assert text.index("## TGCN from the question") < text.index("## The paper's main table")
+    assert "| WN18RR | TGCN-TuckER, as the paper prints it | .482 | .441 | .500 | .560 |" in text
+    assert (
+        "| WN18RR | TGCN from the question | .551 ± .000 | .551 | .551 | .551 | 4,522,900 | .550 | 41.5 | 41.5 |"
+        in text
+    )
+    assert "| WN18RR | blend of asked and table | .567 | .567 | .567 | .567 | 7,654 | – | 12.0 | – |" in text
+    assert (
+        "has +.012 over asked, its better member (95 % interval of a paired bootstrap over triples +.009 to +.015)"
+        in text
+    )
+    assert "| .567 | 42 |" in headline(found, Studies({"wn18rr": blended(0.567)}, []))
+    assert "Entities never seen" not in text
+
+
+def test_graphs_that_were_never_seen_have_a_line_each():
+    one = {"mrr": 0.43, "hits@10": 0.6, "hits@10_of_50": 0.8}
+    rows = [
+        {
+            "graph": "fb237_v1",
+            "seed": seed,
+            "minutes": 2.0 + seed,
+            "test": {**one, "mrr": 0.42 + seed / 50},
+            "valid+test": one,
+        }
+        for seed in range(2)
+    ]
+    text = page(outcomes(), studies=Studies({}, rows))
+    assert "| fb237_v1 | 2 | .430 ± .014 | .422 | .600 ± .000 | .430 ± .000 | .600 ± .000 | .800 ± .000 | 3.0 |" in text
+
+
+def test_studies_are_read_where_they_are(tmp_path):
+    assert Studies.read(tmp_path) == Studies({}, [])
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "blend-wn18rr.json").write_text(json.dumps(blended(0.5)), encoding="utf-8")
+    (tmp_path / "studies" / "unseen.json").write_text("[]", encoding="utf-8")
+    assert Studies.read(tmp_path) == Studies({"wn18rr": blended(0.5)}, [])
 
 
 def test_the_decoder_alone_is_held_against_the_seeds_that_both_have():
@@ -113,7 +165,7 @@ def test_the_decoder_alone_is_held_against_the_seeds_that_both_have():
         start.row, tuple(made_up(start.row, mrr, seed) for seed, mrr in enumerate((0.41, 0.42, 0.43)))
     )
     found["wn18rr-tgcn-tucker"] = Outcome(top.row, (made_up(top.row, 0.45, seed=1),))
-    assert "| .482 | .450 | .420 |" in headline(found)
+    assert "| .482 | .450 | .420 | – |" in headline(found)
     assert found["wn18rr-none-tucker-100"].beside(Outcome(top.row, ())).mean() == pytest.approx(0.42)
 
 
@@ -167,16 +219,16 @@ def test_figures_are_drawn_with_and_without_runs(tmp_path):
 
     for found in (outcomes(), all_outcomes(tmp_path / "none")):
         names = draw_figures(found, tmp_path / "figures")
-        assert len(names) == 4
+        assert len(names) == 5
         assert all((tmp_path / "figures" / name).stat().st_size > 5_000 for name in names)
 
 
 def test_the_committed_pages_are_what_the_result_files_give():
     found = all_outcomes(HERE / "results")
-    figures = ["bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
+    figures = ["question.png", "bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
     text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
-    assert text == page(found, [f"results/figures/{name}" for name in figures], bench_lines(HERE / "results")), (
-        "run `make results`"
-    )
+    pictures, studies = [f"results/figures/{name}" for name in figures], Studies.read(HERE / "results")
+    assert text == page(found, pictures, bench_lines(HERE / "results"), studies), "run `make results`"
     readme = HERE / "README.md"
-    assert readme.read_text(encoding="utf-8") == replace_block(readme, "headline", headline(found)), "`make results`"
+    filled = replace_block(readme, "headline", headline(found, studies))
+    assert readme.read_text(encoding="utf-8") == filled, "`make results`"

@@ -95,13 +95,15 @@ def results(
 ) -> None:
     """Write the page of results: the paper's tables, figures and claims beside ours, from result files alone."""
     from tuckerkg.paper.figures import draw_figures
+    from tuckerkg.paper.question_page import Studies
     from tuckerkg.paper.results_page import all_outcomes, bench_lines, headline, page, replace_block
 
-    found = all_outcomes(folder)
-    filled = None if readme is None else replace_block(readme, "headline", headline(found))  # refuses before it writes
+    found, studies = all_outcomes(folder), Studies.read(folder)
+    # Refuses before it writes.
+    filled = None if readme is None else replace_block(readme, "headline", headline(found, studies))
     figures = draw_figures(found, folder / "figures")
     place = Path(os.path.relpath(folder / "figures", out.resolve().parent))
-    text = page(found, [(place / name).as_posix() for name in figures], bench_lines(folder))
+    text = page(found, [(place / name).as_posix() for name in figures], bench_lines(folder), studies)
     out.write_text(text, encoding="utf-8")
     if readme is not None and filled is not None:
         readme.write_text(filled, encoding="utf-8")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tuckerkg.config.settings import Settings
 
-CORES = {"cp": "CP, Eq. (7)", "tucker": "full, Eq. (3)"}
+CORES = {
+    "question": "CP, Eq. (7), relations as the question sees them",
+    "cp": "CP, Eq. (7)",
+    "tucker": "full, Eq. (3)",
+}
 HIDDEN = {"own": "the fact that is asked for", "pair": "every edge between head and answer"}
 
 

@@ -75,9 +75,10 @@ class PathSettings(Section):
     """How many steps messages go from the head."""
     width: Literal[8, 16, 32, 64, 128] = 32
     """Features of a message."""
-    core: Core = "cp"
-    """The message's core: "cp" is Eq. (7), a vector per relation; "tucker" Eq. (3), a matrix per relation, in plain
-    PyTorch and so many times slower."""
+    core: Core = "question"
+    """The message's core: "question" is Eq. (7) with relation vectors that a Tucker core makes of the relation and the
+    question; "cp" is Eq. (7) with a vector per relation; "tucker" is Eq. (3), a matrix per relation, in plain PyTorch
+    and so many times slower."""
     power: ShareOrNone = 0.5
     """The sum of an entity's messages is divided by its degree to this power: 0 is a sum, 1 a mean."""
     hide: Hide = "own"

@@ -157,9 +157,9 @@ def _check_members(runs: Sequence[Run]) -> None:
 
 
 def _validation_mrr(run: Run) -> float:
-    """As it was noted in training for these weights, else ranked now."""
+    """As it was noted in training for these weights, else ranked now: training may have ranked a part of it only."""
     noted = [row["valid"]["mrr"] for row in run.metrics if row["step"] == run.step and row["valid"]]
-    return float(noted[-1]) if noted else run.evaluate("valid").mrr
+    return float(noted[-1]) if noted and not run.settings.train.validate_on else run.evaluate("valid").mrr
 
 
 def _evaluated(runs: Sequence[Run], fitted: BlendWeights, progress: ProgressFunction | None) -> Evaluation:

@@ -115,13 +115,14 @@ class PathScorer(Scorer):
         return strongest_paths(layered, head, tail, count)
 
     def _trace(self, head: int, relation: int, tail: int, without: np.ndarray = NO_FACTS) -> Trace:
-        if self.model.core != "cp":
+        if self.model.core == "tucker":
             raise TuckerkgError(
-                f"paths.core = {self.model.core}: explanations follow the messages of the CP core only; train with "
-                "paths.core=cp to have them"
+                "paths.core = tucker: explanations follow messages feature by feature, and this core mixes them; train "
+                "with paths.core=question or cp to have them"
             )
         hidden = np.concatenate([self.removed, without])
-        return self.graph.trace(self.model.shape, self.model.arrays(), (head, relation, tail), hidden)
+        weights = self.model.arrays(torch.tensor([relation]))
+        return self.graph.trace(self.model.shape, weights, (head, relation, tail), hidden)
 
     def _rows(self, facts: np.ndarray) -> list[int]:
         """Where ``facts [k, 3]`` stand in ``train``."""

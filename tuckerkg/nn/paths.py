@@ -2,13 +2,15 @@
 
 For a question (s, q): ``h_s = e_q``, every other entity is 0. Then layer by layer, over the entities reached so far,
 
-    a_v  = c_v * sum over edges (u, r, v) of  h_u * w_r + [v = s] e_q      Eq. (7), whose W_3 is W_a
-    x_v, n_v = largest and smallest h_u * w_r, feature by feature
+    w_rq = w_r + W_c x1 u_r x2 e_q                                         what a relation means to this question
+    a_v  = c_v * sum over edges (u, r, v) of  h_u * w_rq + [v = s] e_q     Eq. (7), whose W_3 is W_a
+    x_v, n_v = largest and smallest h_u * w_rq, feature by feature
     h_v <- h_v + relu(LayerNorm(W_a (g_q * a_v) + W_x x_v + W_n n_v + W_0 h_v + b)),     g_q = 1 + G e_q
     score(v) = MLP([h_v, e_q])
 
-``c_v`` is the in-degree to the power -``power``. Entities that no message has reached stay 0 and share one score. With
-the full core of Eq. (3) the message is ``W_c x1 h_u x2 e_r``, a matrix per relation, instead of ``h_u * w_r``.
+``c_v`` is the in-degree to the power -``power``. Entities that no message has reached stay 0 and share one score. The
+core of a layer is one of three: "question" is the above; "cp" leaves ``w_rq = w_r``; "tucker" is Eq. (3) as printed,
+the message ``W_c x1 h_u x2 w_r``, a matrix per relation.
 
 No entity has a parameter: the same weights answer for entities and graphs that training never saw.
 """
@@ -30,16 +32,17 @@ from tuckerkg.kernels.questions.forward import EPSILON
 from tuckerkg.kernels.questions.graph import QuestionGraph, Questions
 from tuckerkg.nn.model import ParameterCounts
 
-Core = Literal["cp", "tucker"]
+Core = Literal["question", "cp", "tucker"]
 Hide = Literal["own", "pair"]
+TABLE_NUMBERS = 2**24  # of relations' vectors for several questions at once
 
 
 class PathModel(nn.Module):
     """The weights of the model above, and its equations in plain PyTorch.
 
-    On the CPU with the CP core, ``scores`` and ``loss`` run compiled (``kernels/questions``). ``plain_scores`` is what
-    that is tested against, and what runs on CUDA and with the full core: it holds every message of a layer,
-    ``[B, E, d]``.
+    On the CPU, ``scores`` and ``loss`` run compiled (``kernels/questions``), unless the core is "tucker".
+    ``plain_scores`` is what that is tested against, and what runs on CUDA and with that core: it holds every message of
+    a layer, ``[B, E, d]``.
 
     Args:
         num_entities: N of the graph that it is trained on; no parameter depends on it.
@@ -47,7 +50,7 @@ class PathModel(nn.Module):
         width: features d, a power of two.
         layers: how many steps messages go.
         power: 0 sums messages, 1 takes their mean, 0.5 lies between.
-        core: "cp" for Eq. (7), "tucker" for the full core of Eq. (3), whose relations have d features too.
+        core: of the message, see the top of this module.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class PathModel(nn.Module):
         width: int = 32,
         layers: int = 4,
         power: float = 0.5,
-        core: Core = "cp",
+        core: Core = "question",
     ) -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.core = num_entities, num_relations, core
@@ -70,7 +73,8 @@ class PathModel(nn.Module):
 
         self.queries = empty(2 * num_relations, d)
         self.relations = empty(layers, 2 * num_relations, d)
-        self.tucker_core = empty(layers, d, d, d) if core == "tucker" else None
+        self.tucker_core = None if core == "cp" else empty(layers, d, d, d)  # relation, question or state, out
+        self.features = empty(layers, 2 * num_relations, d) if core == "question" else None  # u_r
         self.mix = empty(layers, 4 * d, d)
         self.bias, self.gain, self.shift = empty(layers, d), empty(layers, d), empty(layers, d)
         self.gate = empty(layers, d, d)
@@ -88,12 +92,16 @@ class PathModel(nn.Module):
         nn.init.ones_(self.gain)
         nn.init.zeros_(self.shift)
         nn.init.zeros_(self.gate)
-        if self.tucker_core is not None:
+        if self.features is not None and self.tucker_core is not None:
+            nn.init.normal_(self.features)
+            nn.init.zeros_(self.tucker_core)  # begins as Eq. (7)
+        elif self.tucker_core is not None:
             nn.init.normal_(self.tucker_core, std=1 / self.width)  # a message keeps the size of its source
 
     def counts(self) -> ParameterCounts:
-        """Free parameters as the paper counts them: no entity has any, relations have one vector and one per layer."""
-        relations = self.queries.numel() + self.relations.numel()
+        """Free parameters as the paper counts them: no entity has any, relations have several vectors."""
+        tables = (self.queries, self.relations, self.features)
+        relations = sum(table.numel() for table in tables if table is not None)
         others = sum(parameter.numel() for parameter in self.parameters()) - relations
         score = sum(part.numel() for part in (self.up, self.up_query, self.up_bias, self.down))
         return ParameterCounts(relations, others, others - score)
@@ -105,7 +113,7 @@ class PathModel(nn.Module):
     @property
     def compiled(self) -> bool:
         """Whether the compiled kernel computes this model where it is."""
-        return self.core == "cp" and self.queries.device.type == "cpu"
+        return self.core != "tucker" and self.queries.device.type == "cpu"
 
     def scores(
         self,
@@ -120,12 +128,26 @@ class PathModel(nn.Module):
             without: facts ``[k, 3]`` that each question must not use.
         """
         if self.compiled:
-            asked = heads.cpu().numpy().astype(np.int64), relation_ids.cpu().numpy().astype(np.int64)
-            return torch.from_numpy(graph.answer(self.shape, self.arrays(), *asked, without))
+            return torch.from_numpy(self._compiled_scores(graph, heads.cpu().numpy(), relation_ids.cpu(), without))
         device = self.queries.device
         hidden = None if without is None else _stacked([hidden_edges(graph.edges, facts) for facts in without], device)
         with torch.no_grad():
             return self.plain_scores(graph.edges, heads.to(device), relation_ids.to(device), hidden)
+
+    def _compiled_scores(
+        self, graph: QuestionGraph, heads: np.ndarray, relation_ids: Tensor, without: Sequence[np.ndarray] | None
+    ) -> np.ndarray:
+        kinds, tables = torch.unique(relation_ids, return_inverse=True)
+        most = max(1, TABLE_NUMBERS // self.relations.numel())  # of the relations' tables in memory at once
+        if self.core == "question" and len(kinds) > most:
+            out = np.empty((len(heads), graph.edges.num_entities), self.queries.detach().numpy().dtype)
+            for first in range(0, len(kinds), most):
+                rows = torch.nonzero((tables >= first) & (tables < first + most)).flatten()
+                own = None if without is None else [without[row] for row in rows.tolist()]
+                out[rows.numpy()] = self._compiled_scores(graph, heads[rows.numpy()], relation_ids[rows], own)
+            return out
+        asked = heads.astype(np.int64), relation_ids.numpy().astype(np.int64)
+        return graph.answer(self.shape, self.arrays(kinds), *asked, without, tables.numpy())
 
     def loss(self, graph: QuestionGraph, questions: Questions, *, hide: Hide, least_gradient: float = 0.0) -> Tensor:
         """Mean over questions of the softmax cross entropy of their answers, other known answers left out.
@@ -136,9 +158,12 @@ class PathModel(nn.Module):
         """
         whole_pair = hide == "pair"
         if self.compiled:
-            return _as_tensor(
-                apply(_CompiledLoss, graph, self.shape, questions, whole_pair, least_gradient, *self.tensors())
-            )
+            kinds, tables = torch.unique(torch.from_numpy(questions.relations), return_inverse=True)
+            relations = self.relation_tables(kinds)
+            if self.core == "question":
+                relations = relations[tables]  # each question has a gradient of its own
+            tensors = [relations if name == "relations" else getattr(self, name) for name in Weights._fields]
+            return _as_tensor(apply(_CompiledLoss, graph, self.shape, questions, whole_pair, least_gradient, *tensors))
         return self.plain_loss(graph.edges, questions, whole_pair)
 
     @property
@@ -146,13 +171,21 @@ class PathModel(nn.Module):
         """What the kernel must know."""
         return Shape(self.width, self.layers, self.power)
 
-    def tensors(self) -> list[nn.Parameter]:
-        """The parameters in the order of the kernel's ``Weights``, which know the CP core only."""
-        return [getattr(self, name) for name in Weights._fields]
+    def relation_tables(self, kinds: Tensor) -> Tensor:
+        """``w_rq`` of questions about ``kinds [K]``, ``[K, L, 2R, d]``; with another core ``[L, 2R, d]``."""
+        if self.core != "question":
+            return self.relations
+        assert self.features is not None
+        assert self.tucker_core is not None
+        matrices = torch.einsum("qk,likj->qlij", self.queries[kinds], self.tucker_core)
+        return self.relations + torch.einsum("lri,qlij->qlrj", self.features, matrices)
 
-    def arrays(self) -> Weights:
-        """The parameters as flat arrays that share their memory."""
-        return Weights(*(parameter.detach().numpy().reshape(-1) for parameter in self.tensors()))
+    @torch.no_grad()
+    def arrays(self, kinds: Tensor) -> Weights:
+        """What the kernel needs for questions about ``kinds [K]``; parameters share their memory."""
+        weights = {name: getattr(self, name) for name in Weights._fields}
+        weights["relations"] = self.relation_tables(kinds)
+        return Weights(**{name: tensor.detach().numpy().reshape(-1) for name, tensor in weights.items()})
 
     def plain_scores(self, edges: InEdges, heads: Tensor, relation_ids: Tensor, hidden: Tensor | None = None) -> Tensor:
         """Scores ``[B, N]``. ``hidden [B, E]`` marks edges that a question must not use."""
@@ -169,9 +202,13 @@ class PathModel(nn.Module):
         degree = torch.zeros(len(heads), number, dtype=query.dtype, device=heads.device)
         degree.index_add_(1, target, open_edges.to(query.dtype))
         scale = degree.clamp(min=1) ** -self.power
+        kinds, places = torch.unique(relation_ids, return_inverse=True)
+        tables = self.relation_tables(kinds)
+        if self.core == "question":
+            tables = tables[places]
         for layer in range(self.layers):
             sends = (open_edges & reached[:, source])[:, :, None]  # [B, E, 1]
-            messages = self._messages(layer, states[:, source], relation)
+            messages = self._messages(layer, states[:, source], relation, tables)
             summed = torch.zeros_like(states).index_add(1, target, messages * sends)
             summed = (summed * scale[:, :, None]).index_put((rows, heads), query, accumulate=True)
             top, bottom = (
@@ -187,11 +224,12 @@ class PathModel(nn.Module):
         asked = query @ self.up_query + self.up_bias
         return torch.relu(states @ self.up + asked[:, None]) @ self.down
 
-    def _messages(self, layer: int, sources: Tensor, relation: Tensor) -> Tensor:
-        """``sources [B, E, d]``, ``relation [E]`` -> messages ``[B, E, d]``."""
-        table = self.relations[layer]  # [2R, d]
-        if self.tucker_core is None:
-            return sources * table[relation]  # Eq. (7)
+    def _messages(self, layer: int, sources: Tensor, relation: Tensor, tables: Tensor) -> Tensor:
+        """``sources [B, E, d]``, ``relation [E]`` and what ``relation_tables`` has -> messages ``[B, E, d]``."""
+        table = tables[..., layer, :, :]  # [2R, d] or [B, 2R, d]
+        if self.core != "tucker":
+            return sources * table[..., relation, :]  # Eq. (7)
+        assert self.tucker_core is not None
         matrices = torch.einsum("rk,ikj->rij", table, self.tucker_core[layer])  # Eq. (3): W_c x2 e_r
         return torch.einsum("bei,eij->bej", sources, matrices[relation])
 

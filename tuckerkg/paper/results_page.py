@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper.claims import Outcomes, claims
+from tuckerkg.paper.markdown import as_table, number, short, signed, with_deviation
+from tuckerkg.paper.question_page import NOTHING_MEASURED, TITLES, Studies, headline_cells, section
 from tuckerkg.paper.reproduce import NOTHING, Outcome, budget, outcome
 from tuckerkg.paper.rows import METRICS, paper_rows
 from tuckerkg.types import JsonObject
 
-TITLES = {"fb15k-237": "FB15k-237", "wn18rr": "WN18RR"}
 HITS = METRICS[1:]
 
 
@@ -23,7 +24,12 @@ def all_outcomes(results: Path) -> dict[str, Outcome]:
     return {row.name: outcome(row, results) for row in paper_rows()}
 
 
-def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[str, Any]] = ()) -> str:
+def page(
+    found: Outcomes,
+    figures: Sequence[str] = (),
+    bench: Sequence[Mapping[str, Any]] = (),
+    studies: Studies = NOTHING_MEASURED,
+) -> str:
     """The whole of RESULTS.md. ``figures`` are the pictures that were drawn, ``bench`` the lines of bench.json."""
     parts = [
         "# Results\n\n"
@@ -34,8 +40,8 @@ def page(found: Outcomes, figures: Sequence[str] = (), bench: Sequence[Mapping[s
         "time where other work ran beside it. The minutes of a warm start count too. `messages` is what they bring: "
         "test MRR minus that of the same weights with every message switched off; the verdict `decoder alone` is "
         "given to weights that no message has touched.",
-        what_messages_bring(found),
-        "## The paper's main table\n\n" + _main(found),
+        section(found, studies),
+        "## The paper's main table\n\n" + what_messages_bring(found) + "\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
         "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it is in front of TuckER here; in "
         "front of ConvE, as published, under the encoders in front of other decoders.\n\n"
@@ -66,26 +72,17 @@ def bench_lines(results: Path) -> list[JsonObject]:
     return found
 
 
-def headline(found: Outcomes) -> str:
-    """The README's table and paragraph: the paper's two headline rows, ours beside them."""
+def headline(found: Outcomes, studies: Studies = NOTHING_MEASURED) -> str:
+    """The README's table and paragraph: messages from the question beside the paper's headline rows."""
     lines = []
-    for name in ("fb15k-237-tgcn-tucker", "wn18rr-tgcn-tucker"):
-        item = found[name]
+    for dataset, title in TITLES.items():
+        item = found[f"{dataset}-tgcn-tucker"]
         alone = found[item.row.run_as.start].beside(item).mean()
-        lines.append(
-            [
-                TITLES[item.row.dataset],
-                _short(item.row.printed("mrr")),
-                _with_deviation(item),
-                _short(alone),
-                _short(item.mean("hits@1")),
-                _short(item.mean("hits@10")),
-                _messages(item),
-                _number(item.minutes, ".0f"),
-            ]
-        )
-    columns = ["test MRR", "paper", "TGCN-TuckER", "TuckER alone", "Hits@1", "Hits@10", "messages", "minutes"]
-    return _table(columns, lines) + "\n\n" + _wrapped(what_messages_bring(found))
+        cells = [short(item.row.printed("mrr")), with_deviation(item), short(alone)]
+        lines.append([title, *cells, *headline_cells(found, studies, dataset)])
+    columns = ["test MRR", "TGCN-TuckER, paper", "here", "TuckER alone", "**from the question**", "Hits@1", "Hits@10"]
+    columns += ["without messages", "blended", "minutes"]
+    return as_table(columns, lines) + "\n\n" + _wrapped(what_messages_bring(found))
 
 
 def _wrapped(text: str, width: int = 118) -> str:
@@ -100,11 +97,11 @@ def _main(found: Outcomes) -> str:
         cells = [system, str(_row(found, system, "fb15k-237").row.dim)]
         for dataset in TITLES:
             item = _row(found, system, dataset)
-            cells += [f"{_short(item.row.printed(metric))} / {_short(item.mean(metric))}" for metric in METRICS]
+            cells += [f"{short(item.row.printed(metric))} / {short(item.mean(metric))}" for metric in METRICS]
         lines.append(cells)
     columns = ["paper / ours", "DoE there"]
     columns += [f"{title} {metric}" for title in TITLES.values() for metric in ("MRR", "H@1", "H@3", "H@10")]
-    return _table(columns, lines)
+    return as_table(columns, lines)
 
 
 def _row(found: Outcomes, system: str, dataset: str) -> Outcome:
@@ -121,7 +118,7 @@ def _details(found: Outcomes, *tables: str, only: str = "", without: str = "\n")
     items = [item for item in rows if only in item.row.system and without not in item.row.system]
     columns = ["", "system", "encoder, decoder", "d_e", "paper MRR", "ours", "H@1", "H@3", "H@10", "#NFP", "#EFP"]
     columns += ["warm start", "messages"]
-    return _table([*columns, "minutes", "counted", "peak MB", "verdict"], [_detail(item) for item in items])
+    return as_table([*columns, "minutes", "counted", "peak MB", "verdict"], [_detail(item) for item in items])
 
 
 def _detail(item: Outcome) -> list[str]:
@@ -132,15 +129,15 @@ def _detail(item: Outcome) -> list[str]:
         item.row.system,
         ", ".join(item.results[0][part] for part in ("encoder", "decoder")) if item.results else "–",
         str(width),
-        _short(item.row.printed("mrr")),
-        _with_deviation(item),
-        *(_short(item.mean(metric)) for metric in HITS),
-        *(_number(counts.get(key), ",") for key in ("nfp", "efp")),
+        short(item.row.printed("mrr")),
+        with_deviation(item),
+        *(short(item.mean(metric)) for metric in HITS),
+        *(number(counts.get(key), ",") for key in ("nfp", "efp")),
         _origin(item),
         _messages(item),
-        _number(item.minutes, ".1f"),
-        _number(item.counted_minutes, ".1f"),
-        _number(item.peak_memory_mb, ","),
+        number(item.minutes, ".1f"),
+        number(item.counted_minutes, ".1f"),
+        number(item.peak_memory_mb, ","),
         item.verdict,
     ]
 
@@ -154,7 +151,7 @@ def _origin(item: Outcome) -> str:
 
 
 def _messages(item: Outcome) -> str:
-    return "–" if item.by_messages is None else _signed(item.by_messages)
+    return "–" if item.by_messages is None else signed(item.by_messages)
 
 
 def what_messages_bring(found: Outcomes) -> str:
@@ -172,12 +169,12 @@ def what_messages_bring(found: Outcomes) -> str:
     seeds = sum(len(item.results) for item in rows)
     kept = sum(item.kept_decoder for item in rows)
     others = [
-        f"{_signed(item.by_messages)} on {TITLES[item.row.dataset]}"
+        f"{signed(item.by_messages)} on {TITLES[item.row.dataset]}"
         for item in found.values()
         if item.row.table == "main" and item.row.system == "R-GCN" and item.by_messages is not None
     ]
     text = (
-        f"What the encoder brings: switching every message off changes the test MRR by less than {_short(NOTHING)} in "
+        f"What the encoder brings: switching every message off changes the test MRR by less than {short(NOTHING)} in "
         f"{small} of {len(rows)} TGCN rows, and in {kept} of their {seeds} runs validation kept weights from before "
         "the first message. These rows are as good as they are by their decoders; on top of a decoder that was trained "
         "well, TGCN's messages add nothing."
@@ -207,20 +204,20 @@ def _budgets(found: Outcomes, table: str) -> str:
 def _curve(found: Outcomes, table: str, symbol: str) -> str:
     items = [item for item in found.values() if item.row.table == table]
     columns = ["", symbol, "paper MRR", "ours", "difference", "messages", "#ENFP", "minutes"]
-    return _table(columns, [_point(item) for item in items])
+    return as_table(columns, [_point(item) for item in items])
 
 
 def _point(item: Outcome) -> list[str]:
     enfp = item.results[0]["parameters"]["enfp"] if item.results else None
     return [
         TITLES[item.row.dataset],
-        _number(item.row.x, ","),
-        _short(item.row.printed("mrr")),
-        _with_deviation(item),
-        "–" if item.difference is None else _signed(item.difference),
+        number(item.row.x, ","),
+        short(item.row.printed("mrr")),
+        with_deviation(item),
+        "–" if item.difference is None else signed(item.difference),
         _messages(item),
-        _number(enfp, ","),
-        _number(item.minutes, ".1f"),
+        number(enfp, ","),
+        number(item.minutes, ".1f"),
     ]
 
 
@@ -237,7 +234,7 @@ def _cost_of_losses(bench: Sequence[Mapping[str, Any]]) -> str:
         for other in line["against"]
     ]
     columns = ["entities", "1-b seconds", "1-N seconds", "1-b peak MB", "1-N peak MB"]
-    return "One iteration against the number of entities (`make bench`):\n\n" + _table(columns, lines)
+    return "One iteration against the number of entities (`make bench`):\n\n" + as_table(columns, lines)
 
 
 def _claims(found: Outcomes) -> str:
@@ -246,7 +243,7 @@ def _claims(found: Outcomes) -> str:
         ours = claim.ours(found)
         verdict = "not run yet" if ours is None else "holds" if ours[1] else "does not hold"
         lines.append([claim.sentence, claim.printed, "–" if ours is None else ours[0], verdict])
-    return _table(["the paper says", "its figures", "ours", ""], lines)
+    return as_table(["the paper says", "its figures", "ours", ""], lines)
 
 
 def replace_block(path: Path, name: str, block: str) -> str:
@@ -260,26 +257,3 @@ def replace_block(path: Path, name: str, block: str) -> str:
     if not found:
         raise TuckerkgError(f"{path}: there is no {start} ... {end} to fill; put the two lines where it shall stand")
     return f"{before}{start}\n{block}\n{end}{after}"
-
-
-def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [columns, ["---"] * len(columns), *lines]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-
-
-def _with_deviation(item: Outcome) -> str:
-    deviation = item.deviation
-    return _short(item.mean()) + ("" if deviation is None else f" ± {_short(deviation)}")
-
-
-def _short(value: float | None) -> str:
-    """.359 rather than 0.359, as the paper prints."""
-    return "–" if value is None else f"{value:.3f}".removeprefix("0")
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("0.", ".", 1)
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)

@@ -23,7 +23,7 @@ class Weights(NamedTuple):
     """Parameters, or their gradients, each as a flat array. d features, L layers, hidden width 2d."""
 
     queries: Array  # [2R, d] e_q
-    relations: Array  # [L, 2R, d] w_r
+    relations: Array  # [L, 2R, d] w_r, or [T, L, 2R, d] where questions have tables of their own
     mix: Array  # [L, 4d, d] W_a, W_x, W_n, W_0
     bias: Array  # [L, d]
     gain: Array  # [L, d] of LayerNorm

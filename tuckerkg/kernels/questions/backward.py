@@ -118,7 +118,7 @@ def _edges_backward(width, space, relations, relation_grads, edge_grads, layer, 
 
 
 @njit(nogil=True)
-def _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer):
+def _layer_backward(width, weights, grads, edge_grads, own_grads, space, table, layer):
     """Gradients of one layer, from those of the states above it; returns the gradient of the question's own message."""
     d = lanes(width)
     like = weights.queries
@@ -131,7 +131,7 @@ def _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer):
             space.turned[j * 4 * d + k] = space.mixed[k * d + j]
     gain, shift = load(width, weights.gain, layer * d), load(width, weights.shift, layer * d)
     of_bias, of_gain, of_shift = nothing, nothing, nothing
-    layer_base = layer * len(weights.queries)
+    layer_base = table + layer * len(weights.queries)
     position, pending = 0, -1
     while position <= received:
         if position < received and not space.touched[above + position]:
@@ -207,7 +207,7 @@ def _outer(width, space, left, right, below, above, sent):
 
 
 @njit(nogil=True)
-def backward(width, weights, grads, edge_grads, own_grads, space, asked, layers, shared):
+def backward(width, weights, grads, edge_grads, own_grads, space, asked, table, layers, shared):
     """Add the gradients of a question's loss to ``grads``; ``space.score_grads`` and ``shared`` are those of scores.
 
     Unless they are empty, ``edge_grads [L, edges]`` receives the gradient of a factor 1 of each edge's message, by
@@ -222,7 +222,7 @@ def backward(width, weights, grads, edge_grads, own_grads, space, asked, layers,
     query, query_grad = load(width, weights.queries, asked * d), fill(width, like, 0)
     for layer in range(layers - 1, -1, -1):
         mix_weights(width, weights, space, layer, asked)
-        query_grad = query_grad + _layer_backward(width, weights, grads, edge_grads, own_grads, space, layer)
+        query_grad = query_grad + _layer_backward(width, weights, grads, edge_grads, own_grads, space, table, layer)
         for k in range(4 * d):
             at = (layer * 4 * d + k) * d
             gradient = load(width, space.mixed_grads, k * d)

@@ -56,12 +56,11 @@ def mix_weights(width, weights, space, layer, asked):
 
 
 @njit(nogil=True)
-def forward(width, weights, space, asked, layers):
-    """Fill the states of every level."""
+def forward(width, weights, space, asked, table, layers):
+    """Fill the states of every level. ``table``: where the question's table of relations begins."""
     d = lanes(width)
     like = weights.queries
     query = load(width, weights.queries, asked * d)
-    num_relations = len(weights.queries) // d
     store(space.states, 0, query)
     for layer in range(layers):
         mix_weights(width, weights, space, layer, asked)
@@ -69,7 +68,7 @@ def forward(width, weights, space, asked, layers):
         below, above = space.bases[layer], space.bases[layer + 1]
         for position in range(received):
             summed, top, bottom = _aggregate(
-                width, space, weights.relations, layer * num_relations * d, below, position, sent
+                width, space, weights.relations, table + layer * len(weights.queries), below, position, sent
             )
             summed = scaled(summed, space.scale[position])
             if position == 0:

@@ -90,15 +90,23 @@ class QuestionGraph:
         """
         count = len(questions.heads)
         slots = min(SLOTS, count)
-        ends = np.cumsum([array.size for array in weights])
+        stride = _table_stride(shape, weights)
+        # Tables of their own have gradients of their own: no slot writes to another's.
+        own = np.zeros(weights.relations.size if stride else 0, weights.queries.dtype)
+        ends = np.cumsum([0 if stride and array is weights.relations else array.size for array in weights])
         sums = np.zeros((slots, ends[-1]), weights.queries.dtype)
         values = np.empty(count, np.float64)
         hidden = questions.hidden(whole_pair)
+        tables = stride * np.arange(count)
+
+        def as_weights(flat: np.ndarray) -> Weights:
+            grads = Weights(*np.split(flat, ends[:-1]))
+            return grads._replace(relations=own) if stride else grads
 
         def ask(slot: int, space: Space, begin: int) -> tuple[int, int]:
-            grads = Weights(*np.split(sums[slot], ends[:-1]))
+            grads = as_weights(sums[slot])
             found: tuple[int, int] = train_questions(
-                Width(shape.width), self.edges, weights, grads, space, questions.heads, questions.relations,
+                Width(shape.width), self.edges, weights, grads, space, questions.heads, questions.relations, tables,
                 questions.tail_starts, questions.tails, questions.known_starts, questions.known, hidden,
                 begin, slots, shape.power, 1.0 / count, least, questions.seed, values,
             )  # fmt: skip
@@ -108,7 +116,7 @@ class QuestionGraph:
         summed = sums[0]
         for slot in range(1, slots):
             summed += sums[slot]
-        return float(values.sum()), np.split(summed, ends[:-1])
+        return float(values.sum()), list(as_weights(summed))
 
     def answer(
         self,
@@ -117,10 +125,17 @@ class QuestionGraph:
         heads: np.ndarray,
         relations: np.ndarray,
         without: Sequence[np.ndarray] | None = None,
+        tables: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Scores of every entity, ``[B, N]``; ``without`` has the facts ``[k, 3]`` that each question must not use."""
+        """Scores of every entity, ``[B, N]``.
+
+        Args:
+            without: facts ``[k, 3]`` that each question must not use.
+            tables: which table of relations each question uses ``[B]``, where there are several.
+        """
         out = np.empty((len(heads), self.edges.num_entities), weights.queries.dtype)
         slots = min(SLOTS, len(heads))
+        tables = np.zeros(len(heads), np.int64) if tables is None else _table_stride(shape, weights) * tables
         hidden = np.concatenate([NO_FACTS] if without is None else [NO_FACTS, *without])
         starts = np.zeros(len(heads) + 1, np.int64)
         if without is not None:
@@ -128,7 +143,7 @@ class QuestionGraph:
 
         def ask(slot: int, space: Space, begin: int) -> tuple[int, int]:
             found: tuple[int, int] = answer_questions(
-                Width(shape.width), self.edges, weights, space, heads, relations, starts, hidden,
+                Width(shape.width), self.edges, weights, space, heads, relations, tables, starts, hidden,
                 begin, slots, shape.power, out,
             )  # fmt: skip
             return found
@@ -209,3 +224,9 @@ class QuestionGraph:
             return
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(slots)))
+
+
+def _table_stride(shape: Shape, weights: Weights) -> int:
+    """How far the tables of relations of two questions lie apart: 0 where all share one."""
+    shared = shape.layers * weights.queries.size
+    return 0 if weights.relations.size == shared else shared

@@ -17,7 +17,7 @@ from tuckerkg.kernels.questions.search import forget, localize, reach
 
 
 @njit(nogil=True)
-def _states(width, edges, weights, space, head, asked, hidden, layers, power):
+def _states(width, edges, weights, space, head, asked, table, hidden, layers, power):
     """Compute all states of a question; returns the rows that ``space`` would need if it has too few, else 0."""
     reach(edges, space, head, hidden, layers)
     needed = space.bases[layers + 1]
@@ -25,7 +25,7 @@ def _states(width, edges, weights, space, head, asked, hidden, layers, power):
         forget(space, hidden, layers)
         return needed
     localize(edges, space, hidden, layers, power)
-    forward(width, weights, space, asked, layers)
+    forward(width, weights, space, asked, table, layers)
     return 0
 
 
@@ -38,12 +38,14 @@ def _compile(sources: str) -> tuple[Callable[..., Any], ...]:
 
     @njit(nogil=True, cache=True)
     def train_questions(
-        width, edges, weights, grads, space, heads, relations, tail_starts, tails, known_starts, known, hidden,
+        width, edges, weights, grads, space, heads, relations, tables, tail_starts, tails, known_starts, known, hidden,
         start, stride, power, weight, least, seed, values,
     ):  # fmt: skip
         """Write the losses of the questions ``start, start + stride, ...`` and add their gradients to ``grads``.
 
-        ``hidden [K, 3]`` are the facts that a question must not use, as many as it has answers in ``tails [K]``.
+        ``tables [B]`` is where each question's table of relations begins in ``weights.relations``, and its gradient in
+        ``grads.relations``. ``hidden [K, 3]`` are the facts that a question must not use, as many as it has answers in
+        ``tails [K]``.
 
         Returns:
             The first question that needs more rows than ``space`` has, with that number of rows; else -1 and 0.
@@ -57,19 +59,19 @@ def _compile(sources: str) -> tuple[Callable[..., Any], ...]:
             answers = tails[tail_starts[question] : tail_starts[question + 1]]
             others = known[known_starts[question] : known_starts[question + 1]]
             own = hidden[tail_starts[question] : tail_starts[question + 1]]
-            needed = _states(width, edges, weights, space, heads[question], asked, own, layers, power)
+            needed = _states(width, edges, weights, space, heads[question], asked, tables[question], own, layers, power)
             if needed:
                 return question, needed
             unreached = score(width, weights, space, asked, layers)
             own_seed = np.uint64(seed) + np.uint64(question + 1) * np.uint64(0xD1B54A32D192ED03)
             values[question], shared = loss(space, unreached, answers, others, layers, weight, least, own_seed)
-            backward(width, weights, grads, nowhere, nowhere, space, asked, layers, shared)
+            backward(width, weights, grads, nowhere, nowhere, space, asked, tables[question], layers, shared)
             forget(space, own, layers)
         return -1, 0
 
     @njit(nogil=True, cache=True)
     def answer_questions(
-        width, edges, weights, space, heads, relations, hidden_starts, hidden, start, stride, power, out
+        width, edges, weights, space, heads, relations, tables, hidden_starts, hidden, start, stride, power, out
     ):
         """Write the scores of all entities as answers to questions ``start, start + stride, ...`` to ``out [B, N]``.
 
@@ -80,7 +82,7 @@ def _compile(sources: str) -> tuple[Callable[..., Any], ...]:
         for question in range(start, len(heads), stride):
             asked = relations[question]
             own = hidden[hidden_starts[question] : hidden_starts[question + 1]]
-            needed = _states(width, edges, weights, space, heads[question], asked, own, layers, power)
+            needed = _states(width, edges, weights, space, heads[question], asked, tables[question], own, layers, power)
             if needed:
                 return question, needed
             out[question] = score(width, weights, space, asked, layers)
@@ -100,7 +102,7 @@ def _compile(sources: str) -> tuple[Callable[..., Any], ...]:
         """
         sources  # noqa: B018
         layers = len(space.counts) - 1
-        needed = _states(width, edges, weights, space, head, asked, hidden, layers, power)
+        needed = _states(width, edges, weights, space, head, asked, 0, hidden, layers, power)
         if needed:
             return needed
         score(width, weights, space, asked, layers)
@@ -108,7 +110,7 @@ def _compile(sources: str) -> tuple[Callable[..., Any], ...]:
         if space.place[tail] >= 0:
             space.score_grads[: shape[0]] = 0.0
             space.score_grads[space.place[tail]] = 1.0
-            backward(width, weights, grads, edge_grads, own_grads, space, asked, layers, 0.0)
+            backward(width, weights, grads, edge_grads, own_grads, space, asked, 0, layers, 0.0)
         return 0
 
     @njit(nogil=True, cache=True)
