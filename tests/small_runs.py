@@ -12,16 +12,17 @@ from tuckerkg.config.toml import load_settings
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import NullCallback
 
-OVERRIDES = {
-    "model.dim": 8, "model.relation_dim": 6, "encoder.output_dropout": 0.2, "decoder.dropout": 0.1,
-    "batch.queries": 16, "train.epochs": 6.0, "train.evaluate_every": 1.5, "train.threads": 1, "train.lr": 0.02,
+SHORT = {"train.epochs": 6.0, "train.evaluate_every": 1.5, "train.threads": 1, "train.lr": 0.02}
+OVERRIDES = SHORT | {
+    "model.dim": 8, "model.relation_dim": 6, "encoder.output_dropout": 0.2, "decoder.dropout": 0.1, "batch.queries": 16,
 }  # fmt: skip
 PATHS = {"kind": "paths", "paths.width": 8, "paths.layers": 3, "paths.questions": 16}
 TOTAL = 42  # steps: 6 epochs of 7, of either kind
 
 
 def prepare(path: Path, **changes) -> RunFolder:
-    return api.prepare(toy_dataset(), load_settings(None, OVERRIDES | changes), path)
+    kept = SHORT if changes.get("kind") == "paths" else OVERRIDES
+    return api.prepare(toy_dataset(), load_settings(None, kept | changes), path)
 
 
 def digest(folder: RunFolder) -> dict[str, str]:

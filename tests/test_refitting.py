@@ -22,17 +22,18 @@ from tuckerkg.serve.engine import Engine
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import NullCallback
 
-SMALL = {
-    "model.dim": 8, "model.relation_dim": 8, "batch.queries": 16, "train.threads": 1, "train.evaluate_every": 2.0,
-    "train.epochs": 8.0, "train.lr": 0.02, "paths.width": 8, "paths.layers": 3, "paths.questions": 8,
-}  # fmt: skip
-KINDS = {"embedding": {"encoder": "none"}, "paths": {"kind": "paths"}}
+SHORT = {"train.threads": 1, "train.evaluate_every": 2.0, "train.epochs": 8.0, "train.lr": 0.02}
+SMALL = {**SHORT, "model.dim": 8, "model.relation_dim": 8, "batch.queries": 16}
+KINDS = {
+    "embedding": {**SMALL, "encoder": "none"},
+    "paths": {**SHORT, "kind": "paths", "paths.width": 8, "paths.layers": 3, "paths.questions": 8},
+}
 SPLITS = ("train", "valid", "test")
 EVERYTHING = np.unique(np.concatenate([toy_dataset().split(name) for name in SPLITS]), axis=0)
 
 
 def trained(path, **changes):
-    return api.train(toy_dataset(), out=path, overrides={**SMALL, **changes}, callback=NullCallback())
+    return api.train(toy_dataset(), out=path, overrides=changes, callback=NullCallback())
 
 
 def refitted(run, out):
@@ -89,7 +90,7 @@ def test_its_weights_are_those_of_a_training_on_all_facts(runs, kind, tmp_path):
 
 
 def test_a_number_of_steps_becomes_epochs(tmp_path):
-    before = trained(tmp_path / "a", encoder="none", **{"train.steps": 21, "train.evaluate_every": 100.0})
+    before = trained(tmp_path / "a", **{**KINDS["embedding"], "train.steps": 21, "train.evaluate_every": 100.0})
     run = refitted(before, tmp_path / "b")
     assert (before.step, run.settings.train.steps) == (21, 0)
     assert run.settings.train.epochs == pytest.approx(before.metrics[-1]["epoch"])
@@ -278,7 +279,7 @@ def test_what_cannot_be_refitted_is_refused_in_words(runs, tmp_path):
 
 
 def test_train_refits_when_it_is_done(tmp_path, runs):
-    changes = {**SMALL, **KINDS["embedding"]}
+    changes = KINDS["embedding"]
     run = api.train(toy_dataset(), out=tmp_path / "run", overrides=changes, callback=NullCallback(), refit=True)
     assert run.path == tmp_path / "run-refit"
     assert run.refit_of.name == "run"

@@ -239,7 +239,7 @@ def test_the_command_line_trains_evaluates_and_predicts(tmp_path, monkeypatch):
 def test_parameters_are_counted_without_a_graph(path_run):
     settings = load_settings(None, PATHS)
     counts = api.count_parameters("fb15k-237", settings)
-    assert counts["efp"] == 2 * 237 * 8 * (1 + 3)
+    assert counts["efp"] == 2 * 237 * 8 * (1 + 3 + 3)
     assert counts["nfp"] == path_run.model.counts().nfp
     assert api.count_parameters("wn18rr", settings)["nfp"] == counts["nfp"]
 
@@ -271,6 +271,12 @@ def test_its_settings_are_searched(tmp_path):
         ({"train.optimizer": "lazy-adam", "batch": "subgraph"}, r"lazy-adam moves .* no entity has any; use adam"),
         ({"regularizer.l2": 0.1}, r"regularizer\.l2: belongs to models with a vector per entity"),
         ({"phase": [{"messages": 0.5}]}, "phase: belongs to models with a vector per entity"),
+        ({"model.dim": 50}, "model: belongs to models with a vector per entity"),
+        ({"encoder": "none"}, "encoder: belongs to models with a vector per entity"),
+        ({"decoder.dropout": 0.2}, "decoder: belongs to models with a vector per entity"),
+        ({"loss": "bce"}, "loss: belongs to models with a vector per entity"),
+        ({"batch": "subgraph"}, "batch: belongs to models with a vector per entity"),
+        ({"train.precision": "bfloat16"}, r"train\.precision: belongs to models with a vector per entity"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, said):

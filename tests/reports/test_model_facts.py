@@ -39,7 +39,7 @@ def test_a_path_run_says_how_its_messages_go(path_run):
         "model": "messages from the question",
         "layers": "3",
         "width": "8",
-        "core": "CP, Eq. (7)",
+        "core": "CP, Eq. (7), relations as the question sees them",
         "hidden in training": "the fact that is asked for",
     }
     settings = load_settings(None, {"kind": "paths", "paths.core": "tucker", "paths.hide": "pair"})
@@ -69,7 +69,7 @@ def test_the_service_shows_it(path_run):
     facts = engine.about.facts
     engine.close()
     counts = path_run.counts()
-    assert (facts["layers"], facts["core"]) == ("3", "CP, Eq. (7)")
+    assert (facts["layers"], facts["core"]) == ("3", "CP, Eq. (7), relations as the question sees them")
     assert facts["parameters"] == f"{counts.efp + counts.nfp:,}"
     assert "encoder" not in facts
 

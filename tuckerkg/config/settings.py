@@ -229,15 +229,21 @@ class Settings(Section):
                 f"train.optimizer: {self.train.optimizer} moves the vectors of a batch's entities, and with kind=paths "
                 "no entity has any; use adam or adagrad"
             )
-        penalties = [name for name, weight in self.regularizer.items() if weight]
-        if penalties or self.phase:
-            key = f"regularizer.{penalties[0]}" if penalties else "phase"
+        default = Settings()
+        given = {f"regularizer.{name}": bool(weight) for name, weight in self.regularizer.items()}
+        given |= {name: getattr(self, name) != getattr(default, name) for name in TABLES_ONLY}
+        given["train.precision"] = self.train.precision != default.train.precision
+        for key in (key for key, is_given in given.items() if is_given):
             raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")
 
     def as_dict(self) -> JsonObject:
         """Plain values for JSON."""
         plain: JsonObject = json.loads(self.model_dump_json())
         return plain
+
+
+TABLES_ONLY = ("phase", "model", "encoder", "decoder", "loss", "batch")
+"""Sections that mean nothing where no entity has a vector."""
 
 
 def parse_settings(values: Mapping[str, Any], origin: str = "settings") -> Settings:

@@ -177,15 +177,15 @@ class PathModel(nn.Module):
             return self.relations
         assert self.features is not None
         assert self.tucker_core is not None
-        matrices = torch.einsum("qk,likj->qlij", self.queries[kinds], self.tucker_core)
+        matrices = torch.einsum("qk,likj->qlij", self.queries[kinds.to(self.queries.device)], self.tucker_core)
         return self.relations + torch.einsum("lri,qlij->qlrj", self.features, matrices)
 
     @torch.no_grad()
     def arrays(self, kinds: Tensor) -> Weights:
-        """What the kernel needs for questions about ``kinds [K]``; parameters share their memory."""
+        """What the kernel needs for questions about ``kinds [K]``; parameters of the CPU share their memory."""
         weights = {name: getattr(self, name) for name in Weights._fields}
         weights["relations"] = self.relation_tables(kinds)
-        return Weights(**{name: tensor.detach().numpy().reshape(-1) for name, tensor in weights.items()})
+        return Weights(**{name: tensor.detach().cpu().numpy().reshape(-1) for name, tensor in weights.items()})
 
     def plain_scores(self, edges: InEdges, heads: Tensor, relation_ids: Tensor, hidden: Tensor | None = None) -> Tensor:
         """Scores ``[B, N]``. ``hidden [B, E]`` marks edges that a question must not use."""
