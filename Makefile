@@ -34,7 +34,7 @@ serve: $(VENV)/base  ## the embedded graph in a browser: trains it first where m
 	$(BIN)/tuckerkg serve runs/demo
 
 test: $(VENV)/dev  ## all tests that need nothing beyond Python packages
-	$(BIN)/python -m pytest -m "not peers and not faults and not browser"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not peers and not faults and not browser"
 
 check: lint types test  ## lint, strict typing, tests
 

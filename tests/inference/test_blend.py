@@ -24,12 +24,13 @@ from tuckerkg.reports.blends import BlendReport
 from tuckerkg.storage.versions import version_numbers
 from tuckerkg.training.callbacks import NullCallback
 
-SMALL = {"model.dim": 8, "model.relation_dim": 8, "train.threads": 1, "train.evaluate_every": 4.0}
+SHORT = {"train.threads": 1, "train.evaluate_every": 4.0, "train.epochs": 8.0}
+SMALL = {**SHORT, "model.dim": 8, "model.relation_dim": 8}
 QUESTIONS = torch.arange(12), torch.arange(12) % 6
 
 
 def trained(path, data=None, **changes):
-    overrides = {**SMALL, "train.epochs": 8.0, **changes}
+    overrides = {**(SHORT if changes.get("kind") == "paths" else SMALL), **changes}
     return api.train(data or toy_dataset(), out=path, overrides=overrides, callback=NullCallback())
 
 
