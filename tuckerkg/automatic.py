@@ -41,9 +41,9 @@ FARTHEST = 8  # edges that are followed to see how far answers lie
 CLOSE = 0.95  # share of the answers within reach that layers must cover, with one layer to spare
 LOOKED_AT = 400  # validation triples that this is measured on
 VALIDATIONS = 12  # of a run
-LEAST_VALIDATED = 50  # validation triples
+LEAST_VALIDATED, MOST_VALIDATED = 50, 1_000  # validation triples
 PATIENCE = 5
-VALIDATING = 0.1  # share of the time
+VALIDATING = 0.25  # share of the time, at most
 PATHS, PARTNER = 0.65, 0.25  # shares of the minutes for messages from the question and for embeddings
 
 
@@ -147,12 +147,13 @@ def make_plan(dataset: Dataset, *, minutes: float | None = None, seed: int = 0) 
     members = []
     for place, questions in enumerate(lengths):
         steps = _steps(paths, questions)
-        triples = int(VALIDATING * questions * speed.step / VALIDATIONS / (2 * speed.answer))
+        fitting_in = int(VALIDATING * questions * speed.step / VALIDATIONS / (2 * speed.answer))
+        triples = int(np.clip(fitting_in, LEAST_VALIDATED, MOST_VALIDATED))
         train = {
             "seed": seed + place,
             "steps": steps,
             "evaluate_every": steps / VALIDATIONS * paths.paths.questions / (2 * len(dataset.train)),
-            "validate_on": 0 if triples >= len(dataset.valid) else max(triples, LEAST_VALIDATED),
+            "validate_on": 0 if triples >= len(dataset.valid) else triples,
         }
         members.append(parse_settings({**base, "train": {**base["train"], **train}}))
     seconds = sum(lengths) * speed.step

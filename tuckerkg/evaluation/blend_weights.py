@@ -10,7 +10,8 @@ others: a direction's ratios between members are therefore tried on a grid, and 
 higher.
 
 Which of these, or one member alone, is decided by cross-validation: weights fitted on one half of the questions rank
-the other half. Here as on the grid, higher means by more than two standard errors of the difference.
+the other half. There a weight per member, which can hardly be fitted to noise, must rank higher than the best member
+by more than one standard error of the difference; weights by relation, as ratios on the grid, by more than two.
 
 A question is kept as the log shares of a few candidates: the best ``CANDIDATES`` of each member, and as many drawn from
 all others, which count for those that were not drawn. So memory does not grow with the number of entities.
@@ -247,16 +248,16 @@ def _moved_direction(kept: KeptShares, weights: Tensor) -> Tensor:
     return scaled[int(np.argmin(losses))]
 
 
-def _is_higher(found: Tensor, former: Tensor) -> bool:
-    """Whether the mean of ``found [Q]`` is above that of ``former`` by more than two standard errors of the gain."""
+def _is_higher(found: Tensor, former: Tensor, errors: float = 2.0) -> bool:
+    """Whether the mean of ``found [Q]`` is above that of ``former`` by more than so many standard errors."""
     gain = found - former
-    return len(gain) > 1 and float(gain.mean()) > 2.0 * float(gain.std()) / len(gain) ** 0.5
+    return len(gain) > 1 and float(gain.mean()) > errors * float(gain.std()) / len(gain) ** 0.5
 
 
 def _simplest_best(held_out: dict[str, Tensor]) -> By:
     """The choice with the fewest weights that none with more beats; reciprocal ranks ``[Q]``."""
     best: By = "member"
     for by in get_args(By):
-        if _is_higher(held_out[by], held_out[best]):
+        if _is_higher(held_out[by], held_out[best], 1.0 if by == "direction" else 2.0):
             best = by
     return best
