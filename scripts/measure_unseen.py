@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tuckerkg
+from tuckerkg.paper.result_file import commit
 
 GRAPHS = ("fb237_v1", "fb237_v2", "WN18RR_v1", "WN18RR_v2")
 
@@ -33,6 +34,7 @@ def measure(graph: str, seed: int, minutes: float | None, folder: Path) -> dict[
     return {
         "graph": graph,
         "seed": seed,
+        "commit": commit(),
         "kept": run.settings.kind,
         "parameters": sum(run.counts().as_dict()[kind] for kind in ("efp", "nfp")),
         **{name: round(value, 2) for name, value in spent.items()},

@@ -46,7 +46,9 @@ def params(
 def reproduce(
     rows: Annotated[
         list[str] | None,
-        typer.Argument(help="Rows or tables (main, cp, decoder, front, width, rgcn, bases, subgraph, losses, best)."),
+        typer.Argument(
+            help="Rows or tables (question, main, cp, decoder, front, width, rgcn, bases, subgraph, losses, best)."
+        ),
     ] = None,
     results: Annotated[Path, typer.Option(help="Where result files are kept.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Where run folders are kept; one that was begun is continued.")] = Path(

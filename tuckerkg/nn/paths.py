@@ -158,10 +158,7 @@ class PathModel(nn.Module):
         """
         whole_pair = hide == "pair"
         if self.compiled:
-            kinds, tables = torch.unique(torch.from_numpy(questions.relations), return_inverse=True)
-            relations = self.relation_tables(kinds)
-            if self.core == "question":
-                relations = relations[tables]  # each question has a gradient of its own
+            relations = self._table_of_each(torch.from_numpy(questions.relations))
             tensors = [relations if name == "relations" else getattr(self, name) for name in Weights._fields]
             return _as_tensor(apply(_CompiledLoss, graph, self.shape, questions, whole_pair, least_gradient, *tensors))
         return self.plain_loss(graph.edges, questions, whole_pair)
@@ -179,6 +176,12 @@ class PathModel(nn.Module):
         assert self.tucker_core is not None
         matrices = torch.einsum("qk,likj->qlij", self.queries[kinds.to(self.queries.device)], self.tucker_core)
         return self.relations + torch.einsum("lri,qlij->qlrj", self.features, matrices)
+
+    def _table_of_each(self, relation_ids: Tensor) -> Tensor:
+        """``relation_tables`` of every question ``[B, L, 2R, d]``, so that each has a gradient of its own."""
+        kinds, places = torch.unique(relation_ids, return_inverse=True)
+        tables = self.relation_tables(kinds)
+        return tables[places] if self.core == "question" else tables
 
     @torch.no_grad()
     def arrays(self, kinds: Tensor) -> Weights:
@@ -202,10 +205,7 @@ class PathModel(nn.Module):
         degree = torch.zeros(len(heads), number, dtype=query.dtype, device=heads.device)
         degree.index_add_(1, target, open_edges.to(query.dtype))
         scale = degree.clamp(min=1) ** -self.power
-        kinds, places = torch.unique(relation_ids, return_inverse=True)
-        tables = self.relation_tables(kinds)
-        if self.core == "question":
-            tables = tables[places]
+        tables = self._table_of_each(relation_ids)
         for layer in range(self.layers):
             sends = (open_edges & reached[:, source])[:, :, None]  # [B, E, 1]
             messages = self._messages(layer, states[:, source], relation, tables)

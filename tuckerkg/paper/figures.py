@@ -43,11 +43,7 @@ def _question(found: Mapping[str, Outcome], path: Path) -> str:
             factor = counted_minutes(result) / result["minutes"]
             label = None if place else found[name].row.name
             axes.plot([factor * minute for minute in minutes], mrr, style, c=colour, alpha=0.8, label=label)
-    axes.set_xlabel("minutes on two cores, as counted")
-    axes.set_ylabel("validation MRR")
-    axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=7)
+    _label(axes, "minutes on two cores, as counted", "validation MRR")
     return _saved(figure, path)
 
 
@@ -101,12 +97,16 @@ def _against_minutes(found: Mapping[str, Outcome], path: Path) -> str:
         ours = found[name].mean()
         if ours is not None:
             axes.axhline(ours, c=colour, ls=":", lw=1)
-    axes.set_xlabel("minutes")
-    axes.set_ylabel("validation MRR (dotted: test)")
+    _label(axes, "minutes", "validation MRR (dotted: test)")
+    return _saved(figure, path)
+
+
+def _label(axes: Any, below: str, left: str) -> None:
+    axes.set_xlabel(below)
+    axes.set_ylabel(left)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=7)
-    return _saved(figure, path)
 
 
 def _figure(title: str) -> tuple[Any, Any]:

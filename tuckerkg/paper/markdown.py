@@ -14,9 +14,10 @@ def as_table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def with_deviation(item: Outcome) -> str:
-    """Test MRR over seeds."""
+    """Test MRR over seeds; where some are missing, how many there are."""
     deviation = item.deviation
-    return short(item.mean()) + ("" if deviation is None else f" ± {short(deviation)}")
+    missing = f" ({len(item.results)} of {len(item.row.seeds)} seeds)" if item.results and item.is_partial else ""
+    return short(item.mean()) + ("" if deviation is None else f" ± {short(deviation)}") + missing
 
 
 def short(value: float | None) -> str:
