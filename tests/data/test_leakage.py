@@ -1,4 +1,4 @@
-"""What to do about leaks: dropped, split by pairs of entities, inverse relations joined."""
+"""What to do about leaks: dropped, split by pairs of entities, relations joined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tuckerkg.cli.app import app
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.labels import Vocabulary
-from tuckerkg.data.leakage import drop_leaks, given_away, join_inverses, split_by_pairs
+from tuckerkg.data.leakage import drop_leaks, given_away, split_by_pairs
 from tuckerkg.reports.inspection import inspect_dataset
 
 
@@ -69,25 +69,7 @@ def test_a_split_by_pairs_keeps_them_whole_and_loses_nothing():
     assert inspect_dataset(found).leaks["mirrored"] == 0.0
 
 
-def test_inverse_relations_become_one_and_repeats_are_counted():
-    found = join_inverses(with_inverse())
-    assert found.relations.labels == ("minus1", "plus5")
-    ring = {((i + 1) % 20, 0, i) for i in range(20)}
-    assert {tuple(row) for row in found.train.tolist() if row[1] == 0} == ring
-    assert len(found.test) == 0  # both stood in training, turned around
-    assert "plus1 into minus1" in found.report.warnings[0]
-    assert "20 triples were repeats" in found.report.warnings[0]
-    assert len(found.train) + len(found.valid) + len(found.test) + 20 == 60
-
-
-def test_a_graph_without_inverses_stays_as_it_is():
-    data = toy_dataset()
-    found = join_inverses(data)
-    assert found.relations == data.relations
-    assert all(np.array_equal(found.split(name), data.split(name)) for name in ("train", "valid", "test"))
-
-
-@pytest.mark.parametrize("flag", ["--drop-leaks", "--split-by-pairs", "--join-inverses"])
+@pytest.mark.parametrize("flag", ["--drop-leaks", "--split-by-pairs", "--join-inverses", "--join-duplicates"])
 def test_the_flags_change_what_is_inspected_and_say_so(tmp_path, flag):
     data = with_inverse()
     for name in ("train", "valid", "test"):
@@ -98,6 +80,7 @@ def test_the_flags_change_what_is_inspected_and_say_so(tmp_path, flag):
     said = {
         "--drop-leaks": "were dropped",
         "--split-by-pairs": "split again by pairs",
-        "--join-inverses": "were joined",
+        "--join-inverses": "20 facts stood twice, under inverse relations",
+        "--join-duplicates": "0 facts stood twice, under duplicate relations",
     }
     assert said[flag] in shown.stdout

@@ -13,6 +13,7 @@ from tuckerkg.cli.options import (
     DataOption,
     DelimiterOption,
     DropLeaksOption,
+    DuplicatesOption,
     HeaderOption,
     IntegersOption,
     InversesOption,
@@ -60,6 +61,7 @@ def inspect(
     drop_leaks: DropLeaksOption = False,
     split_by_pairs: PairsOption = False,
     join_inverses: InversesOption = False,
+    join_duplicates: DuplicatesOption = False,
     html: Annotated[Path | None, typer.Option(help="Also write it as a page with pictures to this .html.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -78,7 +80,7 @@ def inspect(
         check_page(html)
     options = read_options(columns, delimiter, header, keep_literals=keep_literals, integers=integers)
     read = load(dataset, data=data, options=options, allow_leaks=True)
-    read = remedied(read, join=join_inverses, pairs=split_by_pairs, drop=drop_leaks)
+    read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
     found = inspect_dataset(read, settings_of(settings, None, {}, changes))
     if as_json:
         print(printable_json(found.as_dict()))

@@ -111,7 +111,17 @@ PairsOption = Annotated[
 InversesOption = Annotated[
     bool,
     typer.Option(
-        "--join-inverses", help="Merge relations that are nearly the inverse of another one.", rich_help_panel=READING
+        "--join-inverses",
+        help="Keep facts once that stand under two relations inverse to each other.",
+        rich_help_panel=READING,
+    ),
+]
+DuplicatesOption = Annotated[
+    bool,
+    typer.Option(
+        "--join-duplicates",
+        help="Keep facts once that stand under two relations that are the same.",
+        rich_help_panel=READING,
     ),
 ]
 
@@ -121,11 +131,17 @@ def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def remedied(dataset: Dataset, *, join: bool, pairs: bool, drop: bool) -> Dataset:
+def remedied(dataset: Dataset, *, inverses: bool, duplicates: bool, pairs: bool, drop: bool) -> Dataset:
     """Apply the remedies that were asked for."""
-    from tuckerkg.data.leakage import drop_leaks, join_inverses, split_by_pairs
+    from tuckerkg.data.joining import join_duplicates, join_inverses
+    from tuckerkg.data.leakage import drop_leaks, split_by_pairs
 
-    for wanted, remedy in ((join, join_inverses), (pairs, split_by_pairs), (drop, drop_leaks)):
+    for wanted, remedy in (
+        (inverses, join_inverses),
+        (duplicates, join_duplicates),
+        (pairs, split_by_pairs),
+        (drop, drop_leaks),
+    ):
         if wanted:
             dataset = remedy(dataset)
     return dataset

@@ -15,6 +15,7 @@ from tuckerkg.cli.options import (
     DataOption,
     DelimiterOption,
     DropLeaksOption,
+    DuplicatesOption,
     HeaderOption,
     IntegersOption,
     InversesOption,
@@ -144,6 +145,7 @@ def train(
     drop_leaks: DropLeaksOption = False,
     split_by_pairs: PairsOption = False,
     join_inverses: InversesOption = False,
+    join_duplicates: DuplicatesOption = False,
 ) -> None:
     """Train a model and write a run folder. Ctrl-C saves; `--resume` continues, bit for bit.
 
@@ -173,7 +175,7 @@ def train(
     options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
     first = settings_of(settings, dataset, named, changes)
     read = _load(first.dataset, data, options, allow_leaks)
-    read = remedied(read, join=join_inverses, pairs=split_by_pairs, drop=drop_leaks)
+    read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
     tables.show_dataset(read)
     place = out or Path("runs") / (first.experiment or read.name)
     seeds: list[int | None] = list(seed) if seed else [None]

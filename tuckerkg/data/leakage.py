@@ -1,17 +1,14 @@
-"""Test triples that training gives away, and three remedies."""
+"""Test triples that training gives away, and two remedies; a third is in ``joining.py``."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
 from tuckerkg.data.analysis import duplicate_relations
 from tuckerkg.data.dataset import Dataset
-from tuckerkg.data.labels import Vocabulary
 from tuckerkg.data.read_report import near_inverses
 from tuckerkg.data.splitting import split_triples
-from tuckerkg.data.triple_sets import SPLITS, is_among, new_rows, triple_keys
+from tuckerkg.data.triple_sets import SPLITS, is_among, triple_keys
 
 
 def drop_leaks(dataset: Dataset) -> Dataset:
@@ -36,37 +33,6 @@ def split_by_pairs(dataset: Dataset, seed: int = 0) -> Dataset:
     parts = dict(zip(SPLITS, found, strict=True))
     said = " / ".join(f"{len(part):,}" for part in found)
     return dataset.with_splits(parts, f"split again by pairs of entities: {said} triples to train, validate and test")
-
-
-def join_inverses(dataset: Dataset) -> Dataset:
-    """Merge each relation that is nearly the inverse of another one into it: (h, s, t) is read as (t, r, h)."""
-    size = len(dataset.relations)
-    into: dict[int, int] = {}
-    for first, second, _ in same_relations(dataset)[0]:
-        taken = set(into) | set(into.values())
-        if first not in taken and second not in taken:
-            into[max(first, second)] = min(first, second)
-    kept = [relation for relation in range(size) if relation not in into]
-    numbers = np.full(size, -1)
-    numbers[kept] = np.arange(len(kept))
-    parts, seen = {}, np.empty((0, 3), dtype=np.int64)
-    repeated = 0
-    for name in SPLITS:
-        triples = dataset.split(name).copy()
-        turned = np.isin(triples[:, 1], list(into))
-        triples[turned] = triples[turned][:, ::-1]
-        triples[turned, 1] = [into[relation] for relation in triples[turned, 1].tolist()]
-        triples[:, 1] = numbers[triples[:, 1]]
-        fresh = new_rows(triples, seen)
-        repeated += len(triples) - len(fresh)
-        parts[name], seen = fresh, np.concatenate([seen, fresh])
-    relations = Vocabulary(tuple(dataset.relations[relation] for relation in kept))
-    names = ", ".join(f"{dataset.relations[s]} into {dataset.relations[r]}" for s, r in into.items())
-    what = (
-        f"{len(into):,} inverse relations were joined ({names or 'none found'}); {repeated:,} triples were repeats then"
-    )
-    joined = replace(dataset, relations=relations, train=parts["train"], valid=parts["valid"], test=parts["test"])
-    return joined.with_splits(parts, what)
 
 
 def same_relations(dataset: Dataset) -> tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]]:

@@ -228,7 +228,13 @@ def report_on(
     pairs = near_inverses(np.concatenate(list(triples.values())), len(entities))
     words = [*warnings, *label_words, *graph_warnings(found, sizes)]
     if pairs:
-        shown = [f"{relations[r]} / {relations[s]} ({share:.0%})" for r, s, share in pairs[:NEAR_INVERSES_SHOWN]]
-        words.append(f"{len(pairs):,} pairs of relations are nearly inverse to each other, e.g. {', '.join(shown)}")
+        sizes_of = np.bincount(np.concatenate(list(triples.values()))[:, 1]).tolist()
+        once = {frozenset((r, s)): (r, s, share) for r, s, share in reversed(pairs)}  # the better of the two directions
+        shown = [
+            f"{relations[r]} / {relations[s]} ({share:.0%} and {share * sizes_of[r] / sizes_of[s]:.0%} of their facts)"
+            for r, s, share in sorted(once.values(), key=lambda pair: -pair[2])[:NEAR_INVERSES_SHOWN]
+        ]
+        words.append(f"{len(once):,} pairs of relations are nearly inverse to each other, e.g. {', '.join(shown)}")
+        pairs = list(once.values())
     names = {"entities": len(entities), "relations": len(relations), "near_inverse_pairs": len(pairs)}
     return ReadReport(tuple(files), {**sizes, **names, **counts, **label_counts, **found}, tuple(words))
