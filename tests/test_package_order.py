@@ -21,6 +21,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "out_of_memory",
     "data.readers",
     "data",
+    "data.leaks",
     "storage",
     "graph",
     "kernels",

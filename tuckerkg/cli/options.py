@@ -133,8 +133,8 @@ def log(text: str) -> None:
 
 def remedied(dataset: Dataset, *, inverses: bool, duplicates: bool, pairs: bool, drop: bool) -> Dataset:
     """Apply the remedies that were asked for."""
-    from tuckerkg.data.joining import join_duplicates, join_inverses
-    from tuckerkg.data.leakage import drop_leaks, split_by_pairs
+    from tuckerkg.data.leaks.held_out import drop_leaks, split_by_pairs
+    from tuckerkg.data.leaks.joining import join_duplicates, join_inverses
 
     for wanted, remedy in (
         (inverses, join_inverses),

@@ -8,9 +8,9 @@ from html import escape
 import numpy as np
 
 from tuckerkg.config.settings import Settings
-from tuckerkg.data.analysis import RelationFacts, relation_facts, relation_warnings
 from tuckerkg.data.dataset import Dataset
-from tuckerkg.data.leakage import leaked_shares, same_relations
+from tuckerkg.data.leaks.held_out import leaked_shares, same_relations
+from tuckerkg.data.leaks.relations import RelationFacts, relation_facts, relation_warnings
 from tuckerkg.evaluation.frequency_baseline import frequency_mrr
 from tuckerkg.training.timing import seconds_per_epoch
 from tuckerkg.types import JsonObject

@@ -9,8 +9,8 @@ import pytest
 from graphs import data_folder, toy_dataset
 
 from tuckerkg.data.dataset import Dataset
-from tuckerkg.data.joining import Pair, join_duplicates, join_inverses, partners
 from tuckerkg.data.labels import Vocabulary
+from tuckerkg.data.leaks.joining import Pair, join_duplicates, join_inverses, partners
 from tuckerkg.data.load import load
 from tuckerkg.data.triple_sets import SPLITS
 

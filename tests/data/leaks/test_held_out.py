@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tuckerkg.cli.app import app
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.labels import Vocabulary
-from tuckerkg.data.leakage import drop_leaks, given_away, split_by_pairs
+from tuckerkg.data.leaks.held_out import drop_leaks, given_away, split_by_pairs
 from tuckerkg.reports.inspection import inspect_dataset
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuckerkg.data.analysis import duplicate_relations
 from tuckerkg.data.dataset import Dataset
+from tuckerkg.data.leaks.relations import duplicate_relations
 from tuckerkg.data.read_report import near_inverses
 from tuckerkg.data.splitting import split_triples
 from tuckerkg.data.triple_sets import SPLITS, is_among, triple_keys

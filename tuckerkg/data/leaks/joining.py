@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuckerkg.data.analysis import MUCH
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.labels import Vocabulary
-from tuckerkg.data.leakage import same_relations
+from tuckerkg.data.leaks.held_out import same_relations
+from tuckerkg.data.leaks.relations import MUCH
 from tuckerkg.data.triple_sets import SPLITS, is_among, new_rows, triple_keys
 
 SHOWN = 5  # pairs in a warning

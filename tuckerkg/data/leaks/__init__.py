@@ -1,0 +1,1 @@
+"""What gives held-out facts away, and what helps."""
