@@ -36,6 +36,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "evaluation",
     "training",
     "explain",
+    "inference.answers",
     "inference",
     "automatic",
     "refitting",

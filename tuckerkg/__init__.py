@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tuckerkg.errors import TuckerkgError as TuckerkgError
     from tuckerkg.evaluation.metrics import Evaluation as Evaluation
     from tuckerkg.graph.message_graph import MessageGraph as MessageGraph
+    from tuckerkg.inference.answers.predictions import Prediction as Prediction
+    from tuckerkg.inference.answers.predictions import Predictions as Predictions
     from tuckerkg.inference.blend import blend as blend
-    from tuckerkg.inference.predictions import Prediction as Prediction
-    from tuckerkg.inference.predictions import Predictions as Predictions
     from tuckerkg.inference.predictor import Predictor as Predictor
     from tuckerkg.inference.run import Run as Run
     from tuckerkg.inference.run import load as load
@@ -84,7 +84,7 @@ _HOMES: dict[str, tuple[str, str]] = {
         "evaluation.metrics": {"Evaluation": ""},
         "graph.message_graph": {"MessageGraph": ""},
         "inference.blend": {"blend": ""},
-        "inference.predictions": {"Prediction": "", "Predictions": ""},
+        "inference.answers.predictions": {"Prediction": "", "Predictions": ""},
         "inference.predictor": {"Predictor": ""},
         "inference.run": {"Run": "", "load": ""},
         "inference.runs": {"Runs": ""},

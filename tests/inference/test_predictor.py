@@ -14,7 +14,7 @@ from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.errors import InputError, TuckerkgError, UnknownNameError
 from tuckerkg.inference import type_constraints
-from tuckerkg.inference.predictions import Prediction, few_of_each_relation
+from tuckerkg.inference.answers.predictions import Prediction, few_of_each_relation
 from tuckerkg.inference.predictor import Predictor, Question
 from tuckerkg.inference.query_files import score_file
 from tuckerkg.inference.run import load
@@ -157,9 +157,12 @@ def test_unknown_names_get_the_nearest_ones(run):
 def test_a_file_is_scored_row_by_row_and_unknown_names_are_listed_with_lines(run, tmp_path):
     file = tmp_path / "ask.tsv"
     file.write_text("e001\tplus1\te002\ne005\tplus3\te004\n")
-    scored = score_file(run, file, ReadOptions())
-    assert [(s.head, s.relation, s.tail) for s in scored] == [("e001", "plus1", "e002"), ("e005", "plus3", "e004")]
-    assert all(0 <= s.probability <= 1 for s in scored)
+    scored = score_file(run, file, ReadOptions()).frame
+    assert scored.select("line", "head", "relation", "tail").rows() == [
+        (1, "e001", "plus1", "e002"),
+        (2, "e005", "plus3", "e004"),
+    ]
+    assert scored["probability"].is_between(0, 1).all()
     file.write_text("e001\tplus1\te002\ne999\tplus3\tnobody\n")
     with pytest.raises(InputError) as caught:
         score_file(run, file, ReadOptions())

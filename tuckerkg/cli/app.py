@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import blend, data, paper, refit, run, train
+from tuckerkg.cli import ask, blend, data, paper, refit, run, train
 
 app = typer.Typer(
     name="tuckerkg",
@@ -23,9 +23,9 @@ app = typer.Typer(
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Train": {"demo": train.demo, "train": train.train, "tune": train.tune, "blend": blend.blend, "refit": refit.refit},
     "Ask a run": {
-        "predict": run.predict,
-        "score": run.score,
-        "explain": run.explain,
+        "predict": ask.predict,
+        "score": ask.score,
+        "explain": ask.explain,
         "add": run.add,
         "serve": run.serve,
     },

@@ -1,4 +1,4 @@
-"""Verbs about a trained run: evaluate, predict, score, explain, add, compare, report, export, serve."""
+"""Verbs about a trained run: evaluate, add, compare, report, export, serve. Those that ask it are in ``ask.py``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from tuckerkg.cli.options import (
     JsonOption,
     LiteralsOption,
     OnErrorOption,
-    PlainOption,
     PluginOption,
     RejectsOption,
     RunArgument,
-    UnguardedOption,
     load_run,
     log,
     read_options,
@@ -32,8 +30,6 @@ from tuckerkg.types import JsonObject
 
 if TYPE_CHECKING:
     from tuckerkg.evaluation.metrics import Evaluation
-    from tuckerkg.inference.predictions import Predictions
-    from tuckerkg.inference.retrieval import Retrieval
     from tuckerkg.inference.run import Run
 
 
@@ -117,170 +113,6 @@ def _keep(run: Run, evaluation: Evaluation) -> None:
     text = json.dumps({"step": run.step, **evaluation.as_dict()}, indent=2, ensure_ascii=False)
     with suppress(OSError, RunFolderError):
         write_atomic(run.evaluation_file(evaluation.split), text.encode())
-
-
-def predict(
-    run: RunArgument,
-    head: Annotated[str | None, typer.Option(help="An entity: its label or readable name.")] = None,
-    relation: Annotated[str | None, typer.Option(help="A relation.")] = None,
-    tail: Annotated[str | None, typer.Option(help="An entity.")] = None,
-    k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
-    known: Annotated[bool, typer.Option("--known", help="Also show facts that the graph holds, marked.")] = False,
-    top_missing: Annotated[int | None, typer.Option(help="The N best missing facts of the whole graph.", min=1)] = None,
-    untyped: Annotated[
-        bool, typer.Option("--untyped", help="Any entity in any place of a relation, not only those seen there.")
-    ] = False,
-    questions: Annotated[
-        Path | None, typer.Option(help="A file of questions: head, relation, tail, with ? for what is asked.")
-    ] = None,
-    retriever: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="With --top-missing: a run with embeddings that finds the questions worth asking, for a run that is "
-            "slow to ask. A blend has one among its members.",
-        ),
-    ] = None,
-    ask: Annotated[
-        int | None, typer.Option(help="With --top-missing: ask only so many questions, the most promising.", min=1)
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="With --top-missing: ask as many questions as so many minutes allow.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
-    ] = None,
-    plain: PlainOption = False,
-    form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
-    unguarded: UnguardedOption = False,
-    graph: GraphOption = None,
-    checkpoint: CheckpointOption = "best",
-    plugins: PluginOption = None,
-) -> None:
-    """Name missing links: tails, heads, relations, or the best of the whole graph.
-
-    Examples: `tuckerkg predict RUN --head France --relation borders`, `... --relation borders --tail Spain`,
-    `... --head France --tail Spain`, `... --top-missing 20`, `... --questions ask.tsv --out answers.parquet`,
-    `... --top-missing 20 --retriever runs/fast --minutes 10`.
-    """
-    from tuckerkg.inference.prediction_files import check_output, write_predictions
-    from tuckerkg.reports import tables
-
-    tables.check_format(form)
-    if out is not None:
-        check_output(out)
-    if (head or relation or tail) and (top_missing is not None or questions is not None):
-        other = "--questions" if questions is not None else "--top-missing"
-        raise TuckerkgError(f"{other} asks by itself: leave out --head, --relation and --tail")
-    if top_missing is not None and questions is not None:
-        raise TuckerkgError("--top-missing and --questions are two questions: give one of them")
-    retrieved = retriever is not None or ask is not None or minutes is not None
-    if retrieved and top_missing is None:
-        raise TuckerkgError("--retriever, --ask and --minutes are for --top-missing: give that too")
-    loaded, typed = load_run(run, plain, checkpoint, graph), not untyped
-    if top_missing is not None and retrieved:
-        fast = None if retriever is None else load_run(retriever)
-        facts = _retrieved(loaded.retrieval(fast, ask=ask, minutes=minutes, typed=typed), top_missing)
-    elif top_missing is not None:
-        facts = _top_missing(loaded, top_missing, typed)
-    elif questions is not None:
-        facts = _answers(loaded, questions, k, known, typed)
-    else:
-        facts = loaded.predict(head, relation, tail, k, known=known, typed=typed)
-    if out is None:
-        tables.show_predictions(facts, form, guard=not unguarded)
-    else:
-        write_predictions(facts, out, guard=not unguarded)
-        print(f"{len(facts):,} facts written to {out}")
-
-
-def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
-    """Search the whole graph, after saying how long it takes."""
-    from tuckerkg.console import progress_bar
-
-    asked = run.predictor.missing_questions(typed)
-    if not len(asked):
-        log("no question is open where only entities are taken that were seen there; --untyped takes any")
-    seconds = run.predictor.seconds_for(asked, typed)
-    log(f"{len(asked):,} questions, each over {len(run.entities):,} entities: about {seconds:,.0f} s here")
-    with progress_bar("asking") as progress:
-        return run.top_missing(k, typed=typed, progress=progress)
-
-
-def _retrieved(search: Retrieval, k: int) -> Predictions:
-    """Search the whole graph with a budget, after saying what it costs."""
-    from tuckerkg.console import progress_bar
-
-    log(str(search.cost))
-    with progress_bar("finding questions") as progress:
-        questions = search.promising(progress)
-    with progress_bar("asking") as progress:
-        return search.top_missing(k, questions, progress)
-
-
-def _answers(run: Run, questions: Path, k: int, known: bool, typed: bool) -> Predictions:
-    from tuckerkg.console import progress_bar
-    from tuckerkg.inference.query_files import ask_file
-
-    with progress_bar("asking") as progress:
-        return ask_file(run, questions, read_options(header=False), k, known=known, typed=typed, progress=progress)
-
-
-def score(
-    run: RunArgument,
-    file: Annotated[Path, typer.Argument(help="Triples of names, TSV or CSV.", show_default=False)],
-    form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
-    columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    header: HeaderOption = None,
-    plain: PlainOption = False,
-    unguarded: UnguardedOption = False,
-    graph: GraphOption = None,
-    checkpoint: CheckpointOption = "best",
-    plugins: PluginOption = None,
-) -> None:
-    """Give each triple of a file its score and probability."""
-    from tuckerkg.inference.query_files import score_file
-    from tuckerkg.reports import tables
-
-    tables.check_format(form)
-    options = read_options(columns, delimiter, header)
-    loaded = load_run(run, plain, checkpoint, graph)
-    tables.show_predictions(score_file(loaded, file, options), form, guard=not unguarded)
-
-
-def explain(
-    run: RunArgument,
-    head: Annotated[str, typer.Argument(help="An entity: its label or readable name.")],
-    relation: Annotated[str, typer.Argument(help="A relation.")],
-    tail: Annotated[str, typer.Argument(help="An entity.")],
-    k: Annotated[int, typer.Option("-k", help="How many edges and paths to name.", min=1)] = 5,
-    plot: Annotated[Path | None, typer.Option(help="Draw it to this .png, .svg or .pdf.")] = None,
-    plain: PlainOption = False,
-    as_json: JsonOption = False,
-    graph: GraphOption = None,
-    checkpoint: CheckpointOption = "best",
-    plugins: PluginOption = None,
-) -> None:
-    """Say why a fact is predicted: the edges that carried its score, what happens without them, supporting paths.
-
-    Example: `tuckerkg explain runs/demo France borders Italy --plot why.svg`.
-    """
-    from tuckerkg.console import progress_bar
-    from tuckerkg.reports import tables
-    from tuckerkg.reports.plots import check_plot, draw_explanation
-
-    if plot is not None:
-        check_plot(plot)
-    loaded = load_run(run, plain, checkpoint, graph)
-    with progress_bar("taking edges out") as progress:
-        found = loaded.explain(head, relation, tail, k, progress)
-    if as_json:
-        print(printable_json(found.as_dict()))
-    else:
-        tables.show_explanation(found)
-    if plot is not None:
-        draw_explanation(found, plot)
 
 
 def add(

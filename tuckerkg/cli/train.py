@@ -54,7 +54,7 @@ def demo(
     """Train on the embedded graph of countries, print test metrics and ten missing facts as sentences."""
     from tuckerkg.api import train_automatically
     from tuckerkg.data.load import load
-    from tuckerkg.inference.predictions import few_of_each_relation
+    from tuckerkg.inference.answers.predictions import few_of_each_relation
     from tuckerkg.reports import tables
 
     if out.exists():

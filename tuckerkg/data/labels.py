@@ -91,16 +91,22 @@ class Labels:
         """
         if not isinstance(name, str):
             raise UnknownNameError(f"the {self.kind} {name!r} is not a name; names are text")
+        found = self.find(name)
+        if found is not None:
+            return found
+        matches = self._matches(name)
+        raise UnknownNameError(self._ambiguous(name, matches) if matches else self._unknown(name))
+
+    def find(self, name: str) -> int | None:
+        """What ``id_of`` gives; None where that would raise, without a search for the nearest names."""
         found = self._labels.get(name)
         if found is not None:
             return found
-        for index in (self._by_title, self._by_folded):
-            matches = index.get(name if index is self._by_title else name.casefold(), [])
-            if len(matches) == 1:
-                return matches[0]
-            if matches:
-                raise UnknownNameError(self._ambiguous(name, matches))
-        raise UnknownNameError(self._unknown(name))
+        matches = self._matches(name)
+        return matches[0] if len(matches) == 1 else None
+
+    def _matches(self, name: str) -> list[int]:
+        return self._by_title.get(name) or self._by_folded.get(name.casefold(), [])
 
     def exact_id(self, name: str) -> int | None:
         """The id behind a label or a title as it is written; None for a name that nobody has.

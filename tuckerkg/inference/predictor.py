@@ -17,7 +17,8 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.calibration import Calibration, QuestionTotals
 from tuckerkg.evaluation.ranking import ScoredChunk, questions_at_once, score_chunks
 from tuckerkg.graph.known_tails import KnownTails, rows_of
-from tuckerkg.inference.predictions import Prediction, Predictions
+from tuckerkg.inference.answers.columns import Answers
+from tuckerkg.inference.answers.predictions import Prediction, Predictions
 from tuckerkg.inference.type_constraints import TypeConstraints, open_questions
 from tuckerkg.kernels.topk import top_of_rows
 from tuckerkg.nn.contracts import Scorer
@@ -89,7 +90,8 @@ class Predictor:
             )
         h, r, t = self._ids(head, relation, tail)
         if h is not None and t is not None:
-            return self._rank_relations(h, t, k, known)
+            found = Answers.joined(self.relation_answers(torch.tensor([[h, t]]), k, known))
+            return found.predictions(self.entities, self.relations)
         anchor, turned = (h, 0) if h is not None else (t, self.num_relations)
         if r is not None and anchor is not None:  # one question: the order of its scores
             return self.answer_many([Question(anchor, r + turned, k, known, typed)])[0]
@@ -99,19 +101,54 @@ class Predictor:
     def answer_many(self, questions: Sequence[Question]) -> list[Predictions]:
         """The best answers to many questions for a head or a tail, scored together: one list per question."""
         queries = torch.tensor([[each.anchor, each.relation_id] for each in questions]).view(-1, 2)
-        known, typed = (torch.tensor([getattr(each, name) for each in questions]) for name in ("known", "typed"))
-        found: list[Predictions] = []
-        for chunk, asked in self._chunks(queries, known, typed):
-            asking = questions[chunk.first : chunk.first + len(chunk.heads)]
-            best, places = top_of_rows(chunk.scores, min(max(each.k for each in asking), chunk.scores.shape[1]))
-            wanted = best > -torch.inf
-            for row, each in enumerate(asking):
-                wanted[row, each.k :] = False
-            rows = wanted.nonzero()[:, 0]
-            facts = torch.stack([chunk.heads[rows], chunk.relation_ids[rows], places[wanted]], 1)
-            answers = iter(self._predictions(facts, best[wanted], self.calibration.logits(best, asked)[wanted]))
-            found += [Predictions(islice(answers, count)) for count in wanted.sum(1).tolist()]
-        return found
+        k, known, typed = (
+            torch.tensor([getattr(each, name) for each in questions]) for name in ("k", "known", "typed")
+        )
+        found = Answers.joined(self.answers(queries, k, known, typed))
+        facts = iter(found.predictions(self.entities, self.relations))
+        return [Predictions(islice(facts, count)) for count in torch.bincount(found.questions, minlength=len(queries))]
+
+    def answers(
+        self, queries: Tensor, k: Tensor, known: Tensor, typed: Tensor, progress: ProgressFunction | None = None
+    ) -> Iterator[Answers]:
+        """The best answers to ``queries [Q, 2]`` of (head, relation below 2R), some questions at a time.
+
+        ``k [Q]``, ``known [Q]`` and ``typed [Q]`` are what ``predict`` takes, for each question.
+        """
+        for chunk, asked in self._chunks(queries, known, typed, progress):
+            wanted = k[chunk.first : chunk.first + len(chunk.heads)]
+            best, places = top_of_rows(chunk.scores, min(int(wanted.max()), chunk.scores.shape[1]))
+            shown = (best > -torch.inf) & (torch.arange(best.shape[1]) < wanted[:, None])
+            rows, ranks = shown.nonzero().unbind(1)
+            facts = torch.stack([chunk.heads[rows], chunk.relation_ids[rows], places[shown]], 1)
+            logits = self.calibration.logits(best, asked)[shown]
+            yield self._answers(facts, best[shown], logits, chunk.first + rows, ranks + 1)
+
+    def relation_answers(
+        self, pairs: Tensor, k: int, known: bool, progress: ProgressFunction | None = None
+    ) -> Iterator[Answers]:
+        """The best relations between the (head, tail) of ``pairs [Q, 2]``, some pairs at a time.
+
+        By probability where it is fitted, since scores of different relations are not comparable; ties go by score.
+        """
+        at_once = max(1, questions_at_once(len(self.entities)) // self.num_relations)
+        for first in range(0, len(pairs), at_once):
+            heads, tails = pairs[first : first + at_once].repeat_interleave(self.num_relations, 0).unbind(1)
+            relation_ids = torch.arange(self.num_relations).repeat(len(heads) // self.num_relations)
+            found = self.weigh(torch.stack([heads, relation_ids, tails], 1))
+            owners = torch.arange(len(heads)) // self.num_relations
+            order = torch.argsort(found.scores, descending=True, stable=True)
+            order = order[torch.argsort(found.probabilities[order], descending=True, stable=True)]
+            order = order[torch.argsort(owners[order], stable=True)]
+            if not known:
+                order = order[~found.known[order]]
+            sizes = torch.bincount(owners[order])
+            ranks = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[owners[order]] + 1
+            order, ranks = order[ranks <= k], ranks[ranks <= k]
+            rest = (column[order] for column in (found.facts, found.scores, found.probabilities, found.known))
+            yield Answers(first + owners[order], ranks, *rest)
+            if progress is not None:
+                progress(min(first + at_once, len(pairs)), len(pairs))
 
     def best_tails(
         self, head_ids: Tensor, relation_ids: Tensor, k: int = 10, *, known: bool = False
@@ -191,18 +228,17 @@ class Predictor:
                 for h, r, t in zip(heads, relations, tails, strict=True)
             ]
         ).view(-1, 3)
-        return self._weighed(ids)
+        return self.weigh(ids).predictions(self.entities, self.relations)
 
-    def _weighed(self, facts: Tensor) -> Predictions:
+    def weigh(self, facts: Tensor) -> Answers:
         """Facts ``[n, 3]`` in ids with their scores, in their order."""
-        found = Predictions()
+        found = []
         for chunk in score_chunks(self.scorer, facts[:, 0], facts[:, 1], self.known):
             part = facts[chunk.first : chunk.first + len(chunk.heads)]
             scores = chunk.scores.gather(1, part[:, 2:])
-            found += self._predictions(
-                part, scores[:, 0], self.calibration.logits(scores, QuestionTotals.of(chunk))[:, 0]
-            )
-        return found
+            logits = self.calibration.logits(scores, QuestionTotals.of(chunk))[:, 0]
+            found.append(self._answers(part, scores[:, 0], logits))
+        return Answers.joined(found)
 
     def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
         return (
@@ -210,14 +246,6 @@ class Predictor:
             None if relation is None else self.relations.id_of(relation),
             None if tail is None else self.entities.id_of(tail),
         )
-
-    def _rank_relations(self, head: int, tail: int, k: int, known: bool) -> Predictions:
-        """By probability where it is fitted: scores of different relations are not comparable."""
-        relation_ids = torch.arange(self.num_relations)
-        heads, tails = torch.full_like(relation_ids, head), torch.full_like(relation_ids, tail)
-        found = self._weighed(torch.stack([heads, relation_ids, tails], 1))
-        found.sort(key=lambda fact: -fact.probability)
-        return Predictions(islice((fact for fact in found if known or not fact.known), k))
 
     def _best(
         self, queries: Tensor, k: int, known: bool, typed: bool, progress: ProgressFunction | None = None
@@ -239,7 +267,8 @@ class Predictor:
             facts = torch.stack([chunk.heads[rows], chunk.relation_ids[rows], places], 1)
             best_facts = torch.cat([best_facts, facts])[order]
         wanted = best_scores > -torch.inf
-        return self._predictions(best_facts[wanted], best_scores[wanted], best_logits[wanted])
+        found = self._answers(best_facts[wanted], best_scores[wanted], best_logits[wanted])
+        return found.predictions(self.entities, self.relations)
 
     def _chunks(
         self, queries: Tensor, known: Tensor, typed: Tensor, progress: ProgressFunction | None = None
@@ -272,30 +301,29 @@ class Predictor:
         heads, relation_ids = np.meshgrid(np.arange(len(self.entities)), np.arange(self.num_relations), indexing="ij")
         return np.stack([heads.ravel(), relation_ids.ravel()], 1)
 
-    def _predictions(self, facts: Tensor, scores: Tensor, logits: Tensor) -> Predictions:
-        """Facts ``[n, 3]`` of ids as predictions; those of inverse relations are reversed."""
+    def _answers(
+        self,
+        facts: Tensor,
+        scores: Tensor,
+        logits: Tensor,
+        questions: Tensor | None = None,
+        ranks: Tensor | None = None,
+    ) -> Answers:
+        """Facts ``[n, 3]`` with relations below 2R as answers; those of inverse relations are reversed.
+
+        Without ``questions`` each of them answers a question of its own.
+        """
         heads, relation_ids, tails = facts.unbind(1)
         turned = relation_ids >= self.num_relations
         heads, tails = torch.where(turned, tails, heads), torch.where(turned, heads, tails)
         relation_ids = relation_ids % self.num_relations
-        columns = (heads, relation_ids, tails, scores, torch.sigmoid(logits.double()))
-        known = self.known.hold(heads, relation_ids, tails)
-        entities, relations = self.entities, self.relations
-        return Predictions(
-            Prediction(
-                head=entities.shown(head),
-                relation=relations.shown(relation),
-                tail=entities.shown(tail),
-                score=score,
-                probability=probability,
-                known=is_known,
-                head_label=entities.labels[head],
-                relation_label=relations.labels[relation],
-                tail_label=entities.labels[tail],
-            )
-            for head, relation, tail, score, probability, is_known in zip(
-                *(column.tolist() for column in (*columns, known)), strict=True
-            )
+        return Answers(
+            torch.arange(len(facts)) if questions is None else questions,
+            torch.ones(len(facts), dtype=torch.long) if ranks is None else ranks,
+            torch.stack([heads, relation_ids, tails], 1),
+            scores,
+            torch.sigmoid(logits.double()),
+            self.known.hold(heads, relation_ids, tails),
         )
 
 

@@ -1,21 +1,47 @@
-"""Questions and triples from a file."""
+"""Questions and triples from a file.
+
+A file is read as a file of facts is. Its distinct names are looked up once, its distinct questions asked once, many at
+a time.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import read_rows
+from tuckerkg.data.readers.read import Reject, Rows, read_rows, write_rejects
 from tuckerkg.errors import InputError, Problem, UnknownNameError
-from tuckerkg.inference.predictions import Predictions
+from tuckerkg.inference.answers.columns import Answers
 from tuckerkg.types import ProgressFunction
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from tuckerkg.inference.predictor import Predictor
     from tuckerkg.inference.run import Run
 
 OPEN = "?"
+ASKED, UNKNOWN = -1, -2  # instead of an id
+
+
+@dataclass(frozen=True)
+class FileAnswers:
+    """What was found for the rows of a file.
+
+    ``frame`` has what a prediction has, and in front of it the row's line: as ``question``, with the ``rank`` among its
+    answers, or as ``line`` where triples were scored. ``questions`` counts the rows that were used.
+    """
+
+    frame: pl.DataFrame
+    questions: int
+    rejects: tuple[Reject, ...]
 
 
 def ask_file(
@@ -27,65 +53,125 @@ def ask_file(
     known: bool = False,
     typed: bool = True,
     progress: ProgressFunction | None = None,
-) -> Predictions:
-    """The ``k`` best answers to every question of ``file``, question by question.
+) -> FileAnswers:
+    """The ``k`` best answers to every question of ``file``.
 
-    All rows are checked first; raises InputError that names those with an unknown name, or without one ``?``.
+    All rows are checked first: InputError names those with an unknown name, or without one ``?``. With ``on_error``
+    "skip" they are set aside instead, into ``rejects`` if given.
     """
     rows = read_rows(file, options)
-    questions = list(zip(rows.heads.to_list(), rows.relations.to_list(), rows.tails.to_list(), strict=True))
-    problems = [
-        Problem(str(file), line, 1, what)
-        for line, question in zip(rows.line_numbers.tolist(), questions, strict=True)
-        if (what := _wrong(run, question)) is not None
-    ]
-    if problems:
-        remedy = f"Write {OPEN} for what is asked for, and names that the run was trained with for the rest."
-        raise InputError(problems[: InputError.SHOWN], remedy, total=len(problems))
-    found = Predictions()
-    for done, question in enumerate(questions, 1):
-        head, relation, tail = (None if part == OPEN else part for part in question)
-        found += run.predict(head, relation, tail, k, known=known, typed=typed)
-        if progress is not None:
-            progress(done, len(questions))
-    return found
+    ids = _ids(run, rows, asking=True)
+    wrong = (ids == UNKNOWN).any(1) | ((ids == ASKED).sum(1) != 1)
+    what = f"Write {OPEN} for what is asked for, and names that the run was trained with for the rest"
+    rejects = _set_aside(run, rows, ids, wrong, options, what)
+    found = answer_ids(run.predictor, ids[~wrong], k, known=known, typed=typed, progress=progress)
+    lines = torch.from_numpy(rows.line_numbers[~wrong])
+    frame = _renumbered(found, lines).frame(run.entities, run.relations)
+    return FileAnswers(frame, int((~wrong).sum()), rejects)
 
 
-def _wrong(run: Run, question: tuple[str, str, str]) -> str | None:
-    if question.count(OPEN) != 1:
-        return f"{question.count(OPEN)} of head, relation and tail are {OPEN}, one was expected"
-    for names, name in zip((run.entities, run.relations, run.entities), question, strict=True):
-        if name != OPEN:
-            try:
-                names.id_of(name)
-            except UnknownNameError as error:
-                return str(error)
-    return None
-
-
-def score_file(run: Run, file: Path, options: ReadOptions) -> Predictions:
-    """Every row of ``file`` with its score, in file order. Raises InputError naming rows with unknown names."""
+def score_file(run: Run, file: Path, options: ReadOptions) -> FileAnswers:
+    """Every row of ``file`` with its score, in file order; rows with unknown names as in ``ask_file``."""
     rows = read_rows(file, options)
-    triples = list(zip(rows.heads.to_list(), rows.relations.to_list(), rows.tails.to_list(), strict=True))
-    problems: list[Problem] = []
-    for line, (head, relation, tail) in zip(rows.line_numbers.tolist(), triples, strict=True):
-        for column, (names, name) in enumerate(
-            ((run.entities, head), (run.relations, relation), (run.entities, tail)), 1
-        ):
-            problem = _problem(str(file), line, column, names, name, explain=len(problems) < InputError.SHOWN)
-            if problem is not None:
-                problems.append(problem)
-    if problems:
-        raise InputError(problems, "Only names that the run was trained with can be scored.")
-    return run.score(triples)
+    ids = _ids(run, rows)
+    wrong = (ids == UNKNOWN).any(1)
+    rejects = _set_aside(run, rows, ids, wrong, options, "Only names that the run was trained with can be scored")
+    found = run.predictor.weigh(torch.from_numpy(ids[~wrong]))
+    frame = _renumbered(found, torch.from_numpy(rows.line_numbers[~wrong])).frame(run.entities, run.relations)
+    return FileAnswers(frame.rename({"question": "line"}).drop("rank"), len(frame), rejects)
 
 
-def _problem(file: str, line: int, column: int, names: Labels, name: str, *, explain: bool) -> Problem | None:
-    """``explain`` False saves the search for near names once enough problems are explained."""
-    if name in names:
-        return None
+def answer_ids(
+    predictor: Predictor,
+    questions: np.ndarray,
+    k: int,
+    *,
+    known: bool = False,
+    typed: bool = True,
+    progress: ProgressFunction | None = None,
+) -> Answers:
+    """The best answers to ``questions [Q, 3]`` of (head, relation, tail), one of them -1; in their order."""
+    distinct, places = np.unique(questions, axis=0, return_inverse=True)
+    heads, relation_ids, tails = torch.from_numpy(distinct).unbind(1)
+    for_relation = relation_ids == ASKED
+    for_head = heads == ASKED
+    one_end = (~for_relation).nonzero()[:, 0]
+    queries = torch.stack(
+        [torch.where(for_head, tails, heads), relation_ids + predictor.num_relations * for_head.long()], 1
+    )[one_end]
+    count = len(queries)
+
+    def of_all(done: int, _: int) -> None:
+        if progress is not None:
+            progress(done, len(distinct))
+
+    flags = (torch.full((count,), known), torch.full((count,), typed))
+    found = predictor.answers(queries, torch.full((count,), k), *flags, progress=of_all)
+    parts = [_renumbered(part, one_end) for part in found]
+    pairs = for_relation.nonzero()[:, 0]
+    ends = torch.stack([heads, tails], 1)[pairs]
+    found = predictor.relation_answers(ends, k, known, lambda done, total: of_all(count + done, total))
+    parts += [_renumbered(part, pairs) for part in found]
+    everything = Answers.joined(parts)
+    order = torch.argsort(everything.questions, stable=True)
+    by_question = Answers(*(column[order] for column in vars(everything).values()))
+    return by_question.of(torch.from_numpy(places.reshape(-1)))
+
+
+def _renumbered(part: Answers, numbers: Tensor) -> Answers:
+    return Answers(numbers[part.questions], *list(vars(part).values())[1:])
+
+
+def _ids(run: Run, rows: Rows, asking: bool = False) -> np.ndarray:
+    """Ids of every row ``[n, 3]``; ``UNKNOWN`` for a name that is none, ``ASKED`` for a question mark."""
+    entities = _found(run.entities, rows.entity_labels.to_list(), asking)
+    relations = _found(run.relations, rows.relation_labels.to_list(), asking)
+    heads, tails = entities[rows.head_positions], entities[rows.tail_positions]
+    return np.stack([heads, relations[rows.relation_positions], tails], 1)
+
+
+def _found(names: Labels, written: list[str], asking: bool) -> np.ndarray:
+    ids = [ASKED if asking and name == OPEN else names.find(name) for name in written]
+    return np.array([UNKNOWN if number is None else number for number in ids], dtype=np.int64)
+
+
+def _set_aside(
+    run: Run, rows: Rows, ids: np.ndarray, wrong: np.ndarray, options: ReadOptions, remedy: str
+) -> tuple[Reject, ...]:
+    """Rows that cannot be used, those of ``wrong [n]`` among them; raises InputError unless they may be skipped."""
+    numbers = np.flatnonzero(wrong).tolist()
+    if numbers and options.on_error == "stop":
+        problems = [each for row in numbers[: InputError.SHOWN] for each in _problems(run, rows, row, ids)]
+        total = int(np.maximum((ids[wrong] == UNKNOWN).sum(1), 1).sum())
+        remedy += "; or pass --on-error=skip to set these rows aside and go on."
+        raise InputError(problems, remedy, total=total)
+    found = []
+    for place, row in enumerate(numbers):
+        problems = _problems(run, rows, row, ids, explain=place < InputError.SHOWN)
+        what = "; ".join(problem.what for problem in problems)
+        found.append(Reject(replace(problems[0], what=what), "\t".join(rows.triple(row))))
+    rejects = tuple(sorted([*rows.rejects, *found], key=lambda reject: reject.problem.line or 0))
+    if options.on_error == "skip" and options.rejects is not None:
+        write_rejects(options.rejects, rejects)
+    return rejects
+
+
+def _problems(run: Run, rows: Rows, row: int, ids: np.ndarray, explain: bool = True) -> list[Problem]:
+    """What is wrong with a row; ``explain`` False saves the search for near names."""
+    line, written = int(rows.line_numbers[row]), rows.triple(row)
+    parts = zip((run.entities, run.relations, run.entities), written, ids[row].tolist(), strict=True)
+    found = [
+        Problem(rows.shown, line, column, _why(names, name) if explain else f"unknown {names.kind}")
+        for column, (names, name, number) in enumerate(parts, 1)
+        if number == UNKNOWN
+    ]
+    what = f"{written.count(OPEN)} of head, relation and tail are {OPEN}, one was expected"
+    return found or [Problem(rows.shown, line, 1, what)]
+
+
+def _why(names: Labels, name: str) -> str:
     try:
         names.id_of(name)
     except UnknownNameError as error:
-        return Problem(file, line, column, str(error) if explain else f"unknown {names.kind}")
-    return None
+        return str(error)
+    return f"unknown {names.kind}"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.inference.predictions import Predictions
+from tuckerkg.inference.answers.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.types import ProgressFunction
 

@@ -34,9 +34,9 @@ from tuckerkg.evaluation.ranking import rank
 from tuckerkg.explain.explainer import Explainer, Explanation, explain_fact
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.add_facts import add_facts
+from tuckerkg.inference.answers.predictions import Predictions
 from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.other_graph import OtherGraph, read_other_graph
-from tuckerkg.inference.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.inference.retrieval import Retrieval, retriever_of
 from tuckerkg.nn.blend_scorer import BlendScorer

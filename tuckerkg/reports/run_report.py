@@ -9,7 +9,7 @@ import numpy as np
 from tuckerkg.evaluation.calibration import Reliability
 from tuckerkg.evaluation.conformal import Coverage
 from tuckerkg.evaluation.metrics import Evaluation
-from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.run import Run
 from tuckerkg.reports.comparison import Part, parts_of
 from tuckerkg.storage.run_before import RunBefore

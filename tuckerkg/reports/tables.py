@@ -14,17 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from tuckerkg.errors import TuckerkgError, printable, printable_json
-from tuckerkg.inference.prediction_files import tsv
+from tuckerkg.inference.answers.files import as_frame, tsv
 from tuckerkg.reports.comparison import shown
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tuckerkg.data.dataset import Dataset
     from tuckerkg.data.load import Listed
     from tuckerkg.evaluation.calibration import Reliability
     from tuckerkg.evaluation.conformal import Coverage
     from tuckerkg.evaluation.metrics import Evaluation, Metrics
     from tuckerkg.explain.explainer import Explanation, Standing
-    from tuckerkg.inference.predictions import Prediction
+    from tuckerkg.inference.answers.predictions import Prediction
     from tuckerkg.paper.reproduce import Outcome
     from tuckerkg.reports.blends import BlendReport
     from tuckerkg.reports.comparison import Part, RunComparison
@@ -155,23 +157,31 @@ def show_inspection(found: Inspection, relations: int) -> None:
         print(f"warning: {printable(warning)}")
 
 
-def show_predictions(facts: Sequence[Prediction], form: str, *, guard: bool = True) -> None:
-    """Predicted facts as a table, TSV or JSON; ``guard`` as in ``prediction_files.tsv``."""
+def show_predictions(facts: Sequence[Prediction] | pl.DataFrame, form: str, *, guard: bool = True) -> None:
+    """Predicted facts as a table, TSV or JSON; ``guard`` as in ``prediction_files.tsv``.
+
+    Answers to several questions come as a frame with ``question`` and ``rank``.
+    """
+    frame = as_frame(facts)
     if form == "json":
-        print(printable_json([fact.as_dict() for fact in facts]))
-    elif form == "tsv":
-        print(tsv(facts, guard=guard).decode(), end="")
-    else:
-        table = Table()
-        for column in ("", "head", "relation", "tail"):
-            table.add_column(column, justify="left" if column else "right")
-        for column in ("probability", "score", "known"):
-            table.add_column(column, justify="right")
-        for number, fact in enumerate(facts, 1):
-            names = (Text(printable(name)) for name in (fact.head, fact.relation, fact.tail))
-            known = "known" if fact.known else ""
-            table.add_row(str(number), *names, f"{fact.probability:.4f}", f"{fact.score:.3f}", known)
-        _console().print(table)
+        print(printable_json(frame.to_dicts()))
+        return
+    if form == "tsv":
+        print(tsv(frame, guard=guard).decode(), end="")
+        return
+    table, asked = Table(), "question" in frame.columns
+    for column in ("question", "rank") if asked else ("",):
+        table.add_column(column, justify="right")
+    for column in ("head", "relation", "tail"):
+        table.add_column(column)
+    for column in ("probability", "score", "known"):
+        table.add_column(column, justify="right")
+    for number, row in enumerate(frame.iter_rows(named=True), 1):
+        first = (str(row["question"]), str(row["rank"])) if asked else (str(number),)
+        names = (Text(printable(row[name])) for name in ("head", "relation", "tail"))
+        known = "known" if row["known"] else ""
+        table.add_row(*first, *names, f"{row['probability']:.4f}", f"{row['score']:.3f}", known)
+    _console().print(table)
 
 
 def show_explanation(found: Explanation) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.serve.engine import Engine
 from tuckerkg.serve.prometheus import ServiceMetrics
 from tuckerkg.serve.schemas import Asked

@@ -15,7 +15,7 @@ import numpy as np
 
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.evaluation.protocol import split_sha256
-from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.predictor import Question
 from tuckerkg.inference.run import Run
 from tuckerkg.inference.type_constraints import plausible_heads

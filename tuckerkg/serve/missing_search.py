@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.ranking import questions_at_once
-from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.run import Run
 
 KEPT = 100  # facts

@@ -16,9 +16,9 @@ from tuckerkg.cli.app import app
 from tuckerkg.data.labels import Vocabulary
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.errors import InputError, TuckerkgError
-from tuckerkg.inference.prediction_files import check_output, write_predictions
-from tuckerkg.inference.predictions import Prediction
-from tuckerkg.inference.query_files import ask_file
+from tuckerkg.inference.answers.files import check_output, write_predictions
+from tuckerkg.inference.answers.predictions import Prediction, Predictions
+from tuckerkg.inference.query_files import ask_file, score_file
 from tuckerkg.training.callbacks import NullCallback
 
 FACT = Prediction("Ann", "knows", "Bob", 1.25, 0.75, False, "http://x/ann", "http://x/knows", "http://x/bob")
@@ -40,7 +40,7 @@ def test_tables_hold_every_fact(tmp_path):
 def test_tsv_has_one_line_per_fact_whatever_names_hold(tmp_path):
     write_predictions(FACTS, tmp_path / "a.tsv")
     rows = [line.split("\t") for line in (tmp_path / "a.tsv").read_text(encoding="utf-8").splitlines()]
-    assert [len(row) for row in rows] == [6] * 4
+    assert [len(row) for row in rows] == [9] * 4
     assert rows[2][0] == "a\\tb\\nc"
 
 
@@ -64,9 +64,10 @@ def test_s9_the_command_guards_unless_told_not_to(tmp_path):
     asked = ["predict", str(run.path), "--head", "=e000", "--relation", "plus1", "-k", "1", "--format", "tsv"]
     scored = ["score", str(run.path), str(tmp_path / "facts.tsv"), "--format", "tsv"]
     for command in (asked, scored):
-        for more, start in (([], "\n'=e000\t"), (["--unguarded"], "\n=e000\t")):
+        for more, written in (([], "'=e000"), (["--unguarded"], "=e000")):
             told = CliRunner().invoke(app, [*command, *more])
-            assert start in told.stdout, told.output
+            cells = set(told.stdout.replace("\n", "\t").split("\t"))
+            assert {cell for cell in cells if cell.endswith("=e000")} == {written}, told.output
 
 
 def test_n_triples_state_the_fact_and_its_probability(tmp_path):
@@ -97,12 +98,75 @@ def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, name):
         check_output(tmp_path / name)
 
 
-def test_questions_of_a_file_are_answered_one_by_one(toy_run, tmp_path):
+def test_questions_of_a_file_are_answered_together_as_one_by_one(toy_run, tmp_path):
     file = tmp_path / "ask.tsv"
-    file.write_text("e001\tplus1\t?\n?\tplus2\te004\ne001\t?\te003\n", encoding="utf-8")
-    found = ask_file(toy_run, file, ReadOptions(header=False), 2)
-    expected = toy_run.predict(head="e001", relation="plus1", k=2) + toy_run.predict(relation="plus2", tail="e004", k=2)
-    assert found == expected + toy_run.predict(head="e001", tail="e003", k=2)
+    rows = ["e001\tplus1\t?", "", "?\tplus2\te004", "e001\t?\te003", "e001\tplus1\t?"]
+    file.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    progress = []
+    found = ask_file(toy_run, file, ReadOptions(header=False), 2, progress=lambda *done: progress.append(done))
+    first, second = toy_run.predict("e001", "plus1", k=2), toy_run.predict(relation="plus2", tail="e004", k=2)
+    expected = [*first, *second, *toy_run.predict("e001", tail="e003", k=2), *first]
+    named, numbers = ("head_label", "relation_label", "tail_label", "known"), ("score", "probability")
+    alone = Predictions(expected).to_frame()
+    assert found.frame.select(named).rows() == alone.select(named).rows()
+    for name in numbers:
+        assert found.frame[name].to_list() == pytest.approx(alone[name].to_list(), rel=1e-4)
+    assert found.frame["question"].to_list() == [1, 1, 3, 3, 4, 4, 5, 5]
+    assert found.frame["rank"].to_list() == [1, 2] * 4
+    assert found.questions == 4
+    assert progress[-1] == (3, 3)  # the same question is asked once
+
+
+def test_questions_with_fewer_answers_keep_their_numbers(toy_run, tmp_path):
+    file = tmp_path / "ask.tsv"
+    file.write_text("e001\t?\te003\ne002\tplus1\t?\n", encoding="utf-8")
+    found = ask_file(toy_run, file, ReadOptions(header=False), 50).frame
+    counts = dict(zip(*found["question"].value_counts(sort=True).to_dict(as_series=False).values(), strict=True))
+    alone = toy_run.predict("e001", tail="e003", k=50), toy_run.predict("e002", "plus1", k=50)
+    assert counts == {1: len(alone[0]), 2: len(alone[1])}
+
+
+def test_a_question_with_an_unknown_name_is_set_aside_where_that_is_asked_for(toy_run, tmp_path):
+    file, rejects = tmp_path / "ask.tsv", tmp_path / "rejected.tsv"
+    file.write_text("e001\tplus1\t?\nnobody\tplus9\t?\ne002\tplus1\t?\n?\tplus1\t?\n", encoding="utf-8")
+    skipping = ReadOptions(header=False, on_error="skip", rejects=rejects)
+    found = ask_file(toy_run, file, skipping, 1)
+    assert found.frame["question"].to_list() == [1, 3]
+    assert found.questions == 2
+    said = rejects.read_text(encoding="utf-8").splitlines()
+    assert [row.split("\t")[1] for row in said[1:]] == ["2", "4"]
+    assert "'nobody'" in said[1]
+    assert "'plus9'" in said[1]
+    assert len(score_file(toy_run, file, skipping).frame) == 0
+    assert len(rejects.read_text(encoding="utf-8").splitlines()) == 5
+
+
+def test_an_output_never_overwrites_an_input(toy_run, tmp_path):
+    file = tmp_path / "ask.tsv"
+    file.write_text("e001\tplus1\t?\n", encoding="utf-8")
+    (tmp_path / "link.tsv").symlink_to(file)
+    for out in (file, tmp_path / "link.tsv"):
+        for asked in (
+            ["predict", str(toy_run.path), "--questions", str(file)],
+            ["score", str(toy_run.path), str(file)],
+        ):
+            told = CliRunner().invoke(app, [*asked, "--out", str(out)])
+            assert "name another file" in str(told.exception)
+    assert file.read_text(encoding="utf-8") == "e001\tplus1\t?\n"
+
+
+def test_answers_can_be_fed_back_by_their_labels(toy_run, tmp_path):
+    """Titles may be shared; the labels beside them are not."""
+    (tmp_path / "ask.tsv").write_text("e001\tplus1\t?\n", encoding="utf-8")
+    out = tmp_path / "answers.tsv"
+    asked = ["predict", str(toy_run.path), "--questions", str(tmp_path / "ask.tsv"), "--out", str(out)]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    again = ["score", str(toy_run.path), str(out), "--columns", "head_label,relation_label,tail_label", "--header"]
+    told = CliRunner().invoke(app, [*again, "--format", "json"])
+    assert told.exit_code == 0, told.output
+    before = pl.read_csv(out, separator="\t")
+    scores = [row["score"] for row in json.loads(told.stdout)]
+    assert scores == pytest.approx(before["score"].to_list(), rel=1e-4)
 
 
 def test_bad_questions_are_named_by_line_before_any_is_asked(toy_run, tmp_path):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.inference.predictions import Prediction
+from tuckerkg.inference.answers.predictions import Prediction, Predictions
 from tuckerkg.storage.sealed_folder import write_atomic
 
-COLUMNS = ("head", "relation", "tail", "score", "probability", "known")
+if TYPE_CHECKING:
+    import polars as pl
+
+NAMES = ("head", "relation", "tail", "head_label", "relation_label", "tail_label")
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
 OURS = "urn:tuckerkg:"
@@ -21,35 +25,54 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\s<>"{}|^`\\]+""")
 
 
-def check_output(path: Path) -> None:
-    """Refuse a file that could not be written, before anything is computed."""
+def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a file that could not be written, or that is one of ``inputs``, before anything is computed."""
     if path.suffix.lower() not in WRITERS:
         raise TuckerkgError(f"--out {path}: the name must end in {', '.join(WRITERS)}")
     if not path.resolve().parent.is_dir():
         raise TuckerkgError(f"--out {path}: there is no folder {path.resolve().parent}")
     if path.is_dir():
         raise TuckerkgError(f"--out {path}: is a folder; name a file")
+    for file in inputs:
+        if file is not None and path.exists() and file.exists() and path.samefile(file):
+            raise TuckerkgError(f"--out {path}: is read here and would be overwritten; name another file")
 
 
-def write_predictions(facts: Sequence[Prediction], path: Path, *, guard: bool = True) -> None:
-    """Write ``facts`` in the format of the file's ending, whole or not at all; ``guard`` as in ``tsv``."""
+def write_predictions(facts: Sequence[Prediction] | pl.DataFrame, path: Path, *, guard: bool = True) -> None:
+    """Write ``facts`` in the format of the file's ending, whole or not at all; ``guard`` as in ``tsv``.
+
+    A frame has the columns of a prediction, and may have others in front, such as ``question`` and ``rank``.
+    """
     check_output(path)
-    kind = path.suffix.lower()
+    kind, frame = path.suffix.lower(), as_frame(facts)
     try:
-        write_atomic(path, tsv(facts, guard=guard) if kind == ".tsv" else WRITERS[kind](facts))
+        write_atomic(path, tsv(frame, guard=guard) if kind == ".tsv" else WRITERS[kind](frame))
     except OSError as error:
         raise TuckerkgError(f"--out {path}: cannot be written: {error.strerror}") from error
 
 
-def tsv(facts: Sequence[Prediction], *, guard: bool = True) -> bytes:
+def as_frame(facts: Sequence[Prediction] | pl.DataFrame) -> pl.DataFrame:
+    """Facts as a frame, a column for each field."""
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    return facts if isinstance(facts, pl.DataFrame) else Predictions(facts).to_frame()
+
+
+def tsv(facts: Sequence[Prediction] | pl.DataFrame, *, guard: bool = True) -> bytes:
     """With a header; tabs, line ends and other control characters inside names are escaped: ``\\t``, ``\\x1b``.
 
     ``guard`` puts an apostrophe before a name that a spreadsheet would run as a formula.
     """
-    lines = ["\t".join(COLUMNS)]
-    for fact in facts:
-        names = [_cell(name, guard=guard) for name in (fact.head, fact.relation, fact.tail)]
-        lines.append("\t".join([*names, f"{fact.score:.6g}", f"{fact.probability:.6g}", str(int(fact.known))]))
+    frame = as_frame(facts)
+    columns = []
+    for name in frame.columns:
+        values = frame[name].to_list()
+        if name in NAMES:
+            cells = {value: _cell(value, guard=guard) for value in set(values)}
+            columns.append([cells[value] for value in values])
+        else:
+            columns.append([f"{value:.6g}" if isinstance(value, float) else str(int(value)) for value in values])
+    lines = ["\t".join(frame.columns), *map("\t".join, zip(*columns, strict=True))]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -58,36 +81,29 @@ def _cell(name: str, *, guard: bool) -> str:
     return "'" + cell if guard and cell.startswith(FORMULA) else cell
 
 
-def _json(facts: Sequence[Prediction]) -> bytes:
-    return (json.dumps([fact.as_dict() for fact in facts], indent=2, ensure_ascii=False) + "\n").encode()
+def _json(frame: pl.DataFrame) -> bytes:
+    return (json.dumps(frame.to_dicts(), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _json_lines(facts: Sequence[Prediction]) -> bytes:
-    return "".join(json.dumps(fact.as_dict(), ensure_ascii=False) + "\n" for fact in facts).encode()
+def _json_lines(frame: pl.DataFrame) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in frame.iter_rows(named=True)).encode()
 
 
-def _parquet(facts: Sequence[Prediction]) -> bytes:
+def _parquet(frame: pl.DataFrame) -> bytes:
     import io  # noqa: PLC0415
 
-    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
-
-    schema = dict.fromkeys(("head", "relation", "tail"), pl.String) | {
-        "score": pl.Float64,
-        "probability": pl.Float64,
-        "known": pl.Boolean,
-        **dict.fromkeys(("head_label", "relation_label", "tail_label"), pl.String),
-    }
     buffer = io.BytesIO()
-    pl.DataFrame([fact.as_dict() for fact in facts], schema=schema).write_parquet(buffer)
+    frame.write_parquet(buffer)
     return buffer.getvalue()
 
 
-def _n_triples(facts: Sequence[Prediction]) -> bytes:
+def _n_triples(frame: pl.DataFrame) -> bytes:
     """Each fact as a statement, and about it a node that names its parts and its probability (RDF reification)."""
     lines = []
-    for number, fact in enumerate(facts, 1):
-        head, tail = (_term(label, "entity") for label in (fact.head_label, fact.tail_label))
-        relation = _term(fact.relation_label, "relation")
+    rows = frame.select("head_label", "relation_label", "tail_label", "probability").iter_rows()
+    for number, (head_label, relation_label, tail_label, probability) in enumerate(rows, 1):
+        head, tail = (_term(label, "entity") for label in (head_label, tail_label))
+        relation = _term(relation_label, "relation")
         about = f"_:prediction{number}"
         lines += [
             f"{head} {relation} {tail} .",
@@ -95,7 +111,7 @@ def _n_triples(facts: Sequence[Prediction]) -> bytes:
             f"{about} <{RDF}subject> {head} .",
             f"{about} <{RDF}predicate> {relation} .",
             f"{about} <{RDF}object> {tail} .",
-            f'{about} <{OURS}probability> "{fact.probability:.6g}"^^<{DOUBLE}> .',
+            f'{about} <{OURS}probability> "{probability:.6g}"^^<{DOUBLE}> .',
         ]
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
@@ -121,7 +137,7 @@ def _is_literal(label: str) -> bool:
         return False
 
 
-WRITERS: dict[str, Callable[[Sequence[Prediction]], bytes]] = {
+WRITERS: dict[str, Callable[[pl.DataFrame], bytes]] = {
     ".tsv": tsv,
     ".json": _json,
     ".jsonl": _json_lines,

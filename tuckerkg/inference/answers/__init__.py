@@ -1,0 +1,1 @@
+"""What an answer is: as ids in columns, as names in a list, and in files."""
