@@ -79,6 +79,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(printable(match)) for match in close)}?" if close else ""
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """``1 relation has`` or ``1,200 relations have``."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def printable(text: str) -> str:
     """``text`` with control, zero-width and direction characters escaped, so that it is safe on a terminal."""
     return "".join(

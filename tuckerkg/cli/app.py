@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tuckerkg.cli import ask, blend, data, paper, refit, run, train
+from tuckerkg.cli.hints import HintingCommand
 
 app = typer.Typer(
     name="tuckerkg",
@@ -44,7 +45,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 }
 for panel, verbs in PANELS.items():
     for name, verb in verbs.items():
-        app.command(name, rich_help_panel=panel)(verb)
+        app.command(name, cls=HintingCommand, rich_help_panel=panel)(verb)
 
 
 @app.callback(invoke_without_command=True)

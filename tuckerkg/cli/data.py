@@ -14,14 +14,19 @@ from tuckerkg.cli.options import (
     DelimiterOption,
     DropLeaksOption,
     DuplicatesOption,
+    EntityNamesOption,
     HeaderOption,
     IntegersOption,
     InversesOption,
     JsonOption,
     LiteralsOption,
+    OnErrorOption,
     PairsOption,
     PluginOption,
+    RejectsOption,
+    RelationNamesOption,
     SetOption,
+    load_graph,
     log,
     read_options,
     remedied,
@@ -53,8 +58,12 @@ def inspect(
     columns: ColumnsOption = None,
     delimiter: DelimiterOption = None,
     header: HeaderOption = None,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
     keep_literals: LiteralsOption = False,
     integers: IntegersOption = False,
+    entity_names: EntityNamesOption = None,
+    relation_names: RelationNamesOption = None,
     changes: SetOption = None,
     plugins: PluginOption = None,
     data: DataOption = None,
@@ -69,7 +78,6 @@ def inspect(
 
     Examples: `tuckerkg inspect my.tsv`, `tuckerkg inspect my.tsv --html my.html`, `tuckerkg inspect wn18rr --json`.
     """
-    from tuckerkg.data.load import load
     from tuckerkg.reports import tables
     from tuckerkg.reports.html import check_page, write_inspection
     from tuckerkg.reports.inspection import inspect_dataset
@@ -78,8 +86,8 @@ def inspect(
         if html.suffix.lower() != ".html":
             raise TuckerkgError(f"--html {html}: the name must end in .html")
         check_page(html)
-    options = read_options(columns, delimiter, header, keep_literals=keep_literals, integers=integers)
-    read = load(dataset, data=data, options=options, allow_leaks=True)
+    options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
+    read = load_graph(dataset, data, options, True, entity_names, relation_names)
     read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
     found = inspect_dataset(read, settings_of(settings, None, {}, changes))
     if as_json:

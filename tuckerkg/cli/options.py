@@ -96,6 +96,16 @@ LiteralsOption = Annotated[
 IntegersOption = Annotated[
     bool, typer.Option("--integers", help="Parquet: whole numbers are names.", rich_help_panel=READING)
 ]
+AllowLeaksOption = Annotated[
+    bool, typer.Option("--allow-leaks", help="Accept triples that occur in two splits.", rich_help_panel=READING)
+]
+EntityNamesOption = Annotated[
+    Path | None,
+    typer.Option(help="Readable names of entities: a label, a tab and the name a line.", rich_help_panel=READING),
+]
+RelationNamesOption = Annotated[
+    Path | None, typer.Option(help="Readable names of relations, in the same form.", rich_help_panel=READING)
+]
 DropLeaksOption = Annotated[
     bool,
     typer.Option("--drop-leaks", help="Leave out held-out triples that training gives away.", rich_help_panel=READING),
@@ -200,6 +210,30 @@ def read_options(
         keep_literals=keep_literals,
         integers=integers,
     )
+
+
+def load_graph(
+    name: str,
+    data: Path | None,
+    options: ReadOptions,
+    allow_leaks: bool,
+    entity_names: Path | None,
+    relation_names: Path | None,
+) -> Dataset:
+    """Read a graph by name or path; a bar is drawn where it is downloaded."""
+    from tuckerkg.console import progress_bar
+    from tuckerkg.data.load import load
+
+    with progress_bar("downloading") as progress:
+        return load(
+            name,
+            data,
+            options=options,
+            allow_leaks=allow_leaks,
+            entity_titles=entity_names,
+            relation_titles=relation_names,
+            progress=progress,
+        )
 
 
 def load_run(path: Path, plain: bool = False, checkpoint: str = "best", graph: str | None = None) -> Run:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuckerkg.cli.options import (
-    READING,
+    AllowLeaksOption,
     ColumnsOption,
     DataOption,
     DelimiterOption,
     DropLeaksOption,
     DuplicatesOption,
+    EntityNamesOption,
     HeaderOption,
     IntegersOption,
     InversesOption,
@@ -24,8 +25,10 @@ from tuckerkg.cli.options import (
     PairsOption,
     PluginOption,
     RejectsOption,
+    RelationNamesOption,
     SetOption,
     SettingsOption,
+    load_graph,
     log,
     read_options,
     remedied,
@@ -37,7 +40,6 @@ from tuckerkg.types import JsonObject
 
 if TYPE_CHECKING:
     from tuckerkg.data.dataset import Dataset
-    from tuckerkg.data.readers.options import ReadOptions
     from tuckerkg.inference.run import Run
     from tuckerkg.storage.run_folder import RunFolder
 
@@ -104,6 +106,12 @@ def train(
             help="Seed of everything random. Repeat it to train once per seed.", min=0, rich_help_panel="Model"
         ),
     ] = None,
+    number_of_seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds", help="Train so many times, with the seeds 0, 1, 2, ...", min=1, rich_help_panel="Model"
+        ),
+    ] = None,
     changes: SetOption = None,
     start: Annotated[
         Path | None,
@@ -137,11 +145,11 @@ def train(
     header: HeaderOption = None,
     on_error: OnErrorOption = "stop",
     rejects: RejectsOption = Path("rejected.tsv"),
-    allow_leaks: Annotated[
-        bool, typer.Option(help="Accept triples that occur in two splits.", rich_help_panel=READING)
-    ] = False,
+    allow_leaks: AllowLeaksOption = False,
     keep_literals: LiteralsOption = False,
     integers: IntegersOption = False,
+    entity_names: EntityNamesOption = None,
+    relation_names: RelationNamesOption = None,
     drop_leaks: DropLeaksOption = False,
     split_by_pairs: PairsOption = False,
     join_inverses: InversesOption = False,
@@ -160,13 +168,15 @@ def train(
     from tuckerkg.storage.run_folder import RunFolder, check_place
 
     if resume is not None:
-        if dataset is not None or settings is not None or changes or start is not None or seed:
+        if dataset is not None or settings is not None or changes or start is not None or seed or number_of_seeds:
             raise TuckerkgError(
-                "--resume takes everything from the run folder: leave out the dataset, --settings, --seed, --set, "
-                "--start-from"
+                "--resume takes everything from the run folder: leave out the dataset, --settings, --seed, --seeds, "
+                "--set, --start-from"
             )
         _finish(RunFolder.open(resume), tensorboard, result, data, refit)
         return
+    if seed and number_of_seeds:
+        raise TuckerkgError("--seed names seeds and --seeds counts them: give one of the two")
     named: JsonObject = {"encoder": encoder, "decoder": decoder, "plugins": list(plugins) if plugins else None}
     if start is not None:
         changes = [*(changes or ()), f"start.run={json.dumps(str(RunFolder.open(start).path))}"]
@@ -174,11 +184,11 @@ def train(
         check_place(out)  # before time is spent on reading
     options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
     first = settings_of(settings, dataset, named, changes)
-    read = _load(first.dataset, data, options, allow_leaks)
+    read = load_graph(first.dataset, data, options, allow_leaks, entity_names, relation_names)
     read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
     tables.show_dataset(read)
     place = out or Path("runs") / (first.experiment or read.name)
-    seeds: list[int | None] = list(seed) if seed else [None]
+    seeds: list[int | None] = list(seed or range(number_of_seeds or 0)) or [None]
     by_hand = settings or changes or any(named.values()) or tensorboard
     if minutes is not None and by_hand:
         raise TuckerkgError("--minutes bounds what the program chooses: leave it out, or the models and settings")
@@ -261,6 +271,10 @@ def tune(
     columns: ColumnsOption = None,
     delimiter: DelimiterOption = None,
     header: HeaderOption = None,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
+    keep_literals: LiteralsOption = False,
+    integers: IntegersOption = False,
 ) -> None:
     """Search for settings on the validation split with Optuna. Ctrl-C saves; the same command continues.
 
@@ -280,7 +294,7 @@ def tune(
         folder=folder,
         overrides=dict(parse_override(change) for change in changes or ()),
         data=data,
-        options=read_options(columns, delimiter, header),
+        options=read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers),
         on_trial=tables.show_trial,
         callback=training_progress,
     )
@@ -310,14 +324,6 @@ def show_settings(
     print(json.dumps(settings_of(settings, None, {}, changes).as_dict(), indent=2))
     if settings is None:
         log("shipped experiments: " + ", ".join(experiment_name(file) for file in experiment_files()))
-
-
-def _load(name: str, data: Path | None, options: ReadOptions, allow_leaks: bool) -> Any:
-    from tuckerkg.console import progress_bar
-    from tuckerkg.data.load import load
-
-    with progress_bar("downloading") as progress:
-        return load(name, data, options=options, allow_leaks=allow_leaks, progress=progress)
 
 
 def _write_result(run: Run, target: Path) -> None:

@@ -197,6 +197,15 @@ class Settings(Section):
     def _component(cls, value: Any, info: Any) -> Component:
         return value if isinstance(value, Component) else _component(info.field_name, value)
 
+    @field_validator("regularizer", mode="before")
+    @classmethod
+    def _weighed_regularizers(cls, value: Any) -> Any:
+        """A name alone would have no weight, and so no effect."""
+        if isinstance(value, str):
+            name = value if value in REGULARIZERS else next(iter(REGULARIZERS))
+            raise SettingsError(f"regularizer: each has a weight of its own, for example regularizer.{name}=0.05")
+        return value
+
     @field_validator("regularizer", mode="after")
     @classmethod
     def _known_regularizers(cls, value: dict[str, float]) -> dict[str, float]:

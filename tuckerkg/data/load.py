@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tuckerkg.data.archives import extract, is_archive
 from tuckerkg.data.catalogue import KNOWN, Counts, Known, canonical_name
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.download import DownloadError, download
+from tuckerkg.data.from_files import Titles
 from tuckerkg.data.readers.bytes import refuse
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.parquet import SUFFIX as PARQUET_SUFFIX
@@ -58,6 +59,8 @@ def load(  # noqa: PLR0913  (by keyword)
     split: tuple[float, float, float] | None = (0.8, 0.1, 0.1),
     seed: int = 0,
     unseen_relations: bool = False,
+    entity_titles: Titles | None = None,
+    relation_titles: Titles | None = None,
     progress: ProgressFunction | None = None,
 ) -> Dataset:
     """A dataset by name (any common spelling), or from a folder, a file or an archive.
@@ -67,10 +70,13 @@ def load(  # noqa: PLR0913  (by keyword)
     A named dataset is looked for in ``data``, in the folder that TUCKERKG_DATA names, in the user's cache (one of a
     collection in the folder of that name there, too), and then fetched if ``download``; its counts must be the
     published ones. A single file, or a folder with only a train file, is split by ``split`` and ``seed``.
+    ``entity_titles`` and ``relation_titles`` are readable names by label, or a file of them: a label, a tab and the
+    name; in a folder they may lie as entity2text.txt and relation2text.txt.
     """
     name = canonical_name(name_or_path) if isinstance(name_or_path, str) else None
     if name is None:
-        return _load_path(Path(name_or_path), _Reading(options, allow_leaks, split, seed, unseen_relations))
+        reading = _Reading(options, allow_leaks, split, seed, unseen_relations, entity_titles, relation_titles)
+        return _load_path(Path(name_or_path), reading)
     known = KNOWN[name]
     folder = find_folder(known, data)
     if folder is None:
@@ -214,6 +220,8 @@ class _Reading:
     split: tuple[float, float, float] | None
     seed: int
     unseen_relations: bool
+    entity_titles: Titles | None = None
+    relation_titles: Titles | None = None
 
 
 def _load_path(path: Path, reading: _Reading) -> Dataset:
@@ -229,6 +237,9 @@ def _load_path(path: Path, reading: _Reading) -> Dataset:
 
 def _refuse_missing(path: Path) -> None:
     text = str(path)
+    scheme, mark, rest = text.partition(":")
+    if mark and scheme.lower() in ("http", "https", "ftp", "s3", "gs") and rest.startswith("/"):
+        refuse(f"{scheme}://{rest.lstrip('/')}", "is an address; only files are read: download it, and give its path")
     if os.sep in text or path.suffix:
         refuse(text, "no such file or folder; check the path")
     hint = did_you_mean(text, KNOWN)
@@ -278,10 +289,12 @@ def _read_folder(folder: _Folder, name: str, reading: _Reading, title_ends: str 
             folder.shown or str(folder.path),
             f"no train{' or train'.join(SUFFIXES[:3])} found, only: {', '.join(there)}",
         )
-    entity_titles, relation_titles = (_read_titles(folder, stem, title_ends) for stem in TITLE_NAMES)
-    return Dataset.from_files(
-        train, valid, test, name=name, entity_titles=entity_titles, relation_titles=relation_titles, **vars(reading)
+    entity_titles, relation_titles = (
+        _read_titles(folder, stem, title_ends) if given is None else given
+        for stem, given in zip(TITLE_NAMES, (reading.entity_titles, reading.relation_titles), strict=True)
     )
+    named = replace(reading, entity_titles=entity_titles, relation_titles=relation_titles)
+    return Dataset.from_files(train, valid, test, name=name, **vars(named))
 
 
 def _read_titles(folder: _Folder, stem: str, ends: str | None) -> dict[str, str] | None:

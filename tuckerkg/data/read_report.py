@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.data.triple_sets import Triples, is_among, triple_keys
-from tuckerkg.errors import printable
+from tuckerkg.errors import counted, printable
 from tuckerkg.types import JsonObject
 
 # A relation pair is reported when at least this share of one is the other, read backwards.
@@ -86,6 +86,10 @@ class ReadReport:
 
     def lines(self) -> list[str]:
         """The report in lines, safe to print."""
+        return [*self.file_lines(), *(printable(f"warning: {warning}") for warning in self.warnings)]
+
+    def file_lines(self) -> list[str]:
+        """What was read of each file, and left out; safe to print."""
         lines = []
         for file in self.files:
             text = f"{file.split}: {file.kept:,} triples from {file.name}"
@@ -98,7 +102,6 @@ class ReadReport:
             }
             details = [f"{count:,} {what}" for what, count in extras.items() if count] + list(file.notes)
             lines.append(text + (f" ({'; '.join(details)})" if details else ""))
-        lines += [f"warning: {warning}" for warning in self.warnings]
         return [printable(line) for line in lines]
 
 
@@ -196,7 +199,8 @@ def graph_warnings(counts: Mapping[str, int], sizes: Mapping[str, int]) -> list[
     if counts["self_loops"]:
         warnings.append(f"{counts['self_loops']:,} triples have the same head and tail (self-loops); kept")
     if counts["one_triple_relations"]:
-        warnings.append(f"{counts['one_triple_relations']:,} relations have a single training triple")
+        number = counted(counts["one_triple_relations"], "relation has", "relations have")
+        warnings.append(f"{number} a single training triple")
     if counts["entities_unseen_in_train"]:
         warnings.append(
             f"{counts['entities_unseen_in_train']:,} entities occur only outside training; "
@@ -234,7 +238,8 @@ def report_on(
             f"{relations[r]} / {relations[s]} ({share:.0%} and {share * sizes_of[r] / sizes_of[s]:.0%} of their facts)"
             for r, s, share in sorted(once.values(), key=lambda pair: -pair[2])[:NEAR_INVERSES_SHOWN]
         ]
-        words.append(f"{len(once):,} pairs of relations are nearly inverse to each other, e.g. {', '.join(shown)}")
+        number = counted(len(once), "pair of relations is", "pairs of relations are")
+        words.append(f"{number} nearly inverse to each other, e.g. {', '.join(shown)}")
         pairs = list(once.values())
     names = {"entities": len(entities), "relations": len(relations), "near_inverse_pairs": len(pairs)}
     return ReadReport(tuple(files), {**sizes, **names, **counts, **label_counts, **found}, tuple(words))

@@ -41,7 +41,7 @@ from tuckerkg.inference.predictor import Predictor
 from tuckerkg.inference.retrieval import Retrieval, retriever_of
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.model import ParameterCounts, choose_device
+from tuckerkg.nn.model import ParameterCounts, device_to_answer
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_before import RunBefore, read_run_before
@@ -110,7 +110,7 @@ class Run:
         else:
             self._model = build_model(self.settings, len(self.entities), len(self.relations))
             restore_weights(self._model, self._weights)
-            self._model.to(choose_device(self.settings.train.device)).eval()
+            self._model.to(device_to_answer(self.settings.train.device)).eval()
         self._scorer = scorer
 
     def _opened_members(self) -> tuple[Run, ...]:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tuckerkg.data.triple_sets import add_inverses
+from tuckerkg.errors import SettingsError
 from tuckerkg.graph.message_graph import MessageGraph
 from tuckerkg.kernels.comparison import Comparison
 from tuckerkg.nn.contracts import Decoder, Encoder
@@ -122,7 +123,28 @@ class Model(nn.Module):
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto`` is CUDA where there is one, else the CPU."""
+    """``auto`` is CUDA where there is one, else the CPU.
+
+    Raises:
+        SettingsError: this machine has no such device, or its PyTorch cannot use it.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        cause = str(error).strip().partition("\n")[0]
+        raise SettingsError(
+            f"train.device: {name!r} cannot be used here ({cause}); set train.device to cpu, or to auto, which takes a "
+            "GPU where there is one"
+        ) from error
+    return device
+
+
+def device_to_answer(name: str) -> torch.device:
+    """The device that a run was trained on, or what there is where it is opened."""
+    try:
+        return choose_device(name)
+    except SettingsError:
+        return choose_device("auto")

@@ -40,6 +40,7 @@ class Inspection:
     seconds_per_epoch: float | None  # of training with the settings that were asked for
     minutes: float | None
     warnings: tuple[str, ...]
+    files: tuple[str, ...] = ()  # what was read of each, and left out
 
     def _repr_html_(self) -> str:
         """Warnings and relations, for notebooks."""
@@ -77,6 +78,7 @@ def inspect_dataset(dataset: Dataset, settings: Settings | None = None) -> Inspe
         seconds_per_epoch=seconds,
         minutes=None if seconds is None or settings is None else seconds * settings.train.epochs / 60.0,
         warnings=(*dataset.report.warnings, *relation_warnings(relations)),
+        files=tuple(dataset.report.file_lines()),
     )
 
 

@@ -130,6 +130,8 @@ def show_inspection(found: Inspection, relations: int) -> None:
         f"{printable(found.name)}: {counts['entities']:,} entities, {counts['relations']:,} relations, "
         f"{counts['train']:,} / {counts['valid']:,} / {counts['test']:,} triples to train, validate, test"
     )
+    for line in found.files:
+        print(f"  {printable(line)}")
     table = Table(title="relations", title_justify="left")
     for column in ("", "triples", "heads", "tails", "kind", "symmetric", "of heads x tails"):
         table.add_column(column, justify="right" if column else "left")
@@ -142,6 +144,13 @@ def show_inspection(found: Inspection, relations: int) -> None:
     for words, pairs in (("inverse", found.inverse), ("duplicate", found.duplicate)):
         for pair in pairs[:relations]:
             print(printable(f"{words}: {pair.share:.0%} of {pair.first} is {pair.second}"))
+    _show_difficulty(found)
+    for warning in found.warnings:
+        print(f"warning: {printable(warning)}")
+
+
+def _show_difficulty(found: Inspection) -> None:
+    """How much there is to learn from, what is given away, what guessing reaches, and how long training takes."""
     half, nearly_all, most = (found.degrees[share] for share in ("0.5", "0.95", "1.0"))
     print(
         f"half of the entities are in at most {half:,.0f} training triples, 95 % in {nearly_all:,.0f}, "
@@ -149,12 +158,12 @@ def show_inspection(found: Inspection, relations: int) -> None:
     )
     for name, share in found.leaks.items():
         print(f"test triples that training gives away, {name}: {share:.1%}")
+    if any(found.leaks.values()):
+        print("remedies, each of which says here what it would change: --drop-leaks, --split-by-pairs, --join-inverses")
     if found.baseline_mrr is not None:
         print(f"guessing each relation's most frequent answers scores a test MRR of {found.baseline_mrr:.3f}")
     if found.minutes is not None and found.seconds_per_epoch is not None:
         print(f"training here: {found.seconds_per_epoch:.1f} s an epoch, {found.minutes:,.1f} minutes in all")
-    for warning in found.warnings:
-        print(f"warning: {printable(warning)}")
 
 
 def show_predictions(facts: Sequence[Prediction] | pl.DataFrame, form: str, *, guard: bool = True) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.triple_sets import is_among, triple_keys
+from tuckerkg.errors import counted
 
 MUCH = 0.8  # share from which on a relation is called symmetric, cartesian, or the same as another
 
@@ -80,12 +81,13 @@ def relation_warnings(relations: Sequence[RelationFacts]) -> list[str]:
     symmetric = [found.name for found in relations if found.triples > 1 and found.symmetric >= MUCH]
     cartesian = [found.name for found in relations if found.heads > 2 and found.tails > 2 and found.cartesian >= MUCH]
     if symmetric:
+        number = counted(len(symmetric), "relation is", "relations are")
         warnings.append(
-            f"{len(symmetric):,} relations are symmetric, e.g. {symmetric[0]}: half of their triples are enough"
+            f"{number} symmetric, e.g. {symmetric[0]}: (h, r, t) comes with (t, r, h), and one gives the other away"
         )
     if cartesian:
+        number = counted(len(cartesian), "relation links", "relations link")
         warnings.append(
-            f"{len(cartesian):,} relations link nearly every head with every tail, e.g. {cartesian[0]}: "
-            "they are easy to predict and say little"
+            f"{number} nearly every head with every tail, e.g. {cartesian[0]}: easy to predict, and says little"
         )
     return warnings
