@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "tuckerkg"
 
 ORDER = [  # bottom to top; a package imports only what comes before it, or itself
+    "version",
     "errors",
     "types",
     "ranges",

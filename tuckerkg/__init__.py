@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tuckerkg.version import VERSION
+
 if TYPE_CHECKING:
     from tuckerkg.api import refit_run as refit
     from tuckerkg.api import resume as resume
@@ -176,7 +178,7 @@ __all__ = [
     "train_seeds",
     "tune",
 ]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ import torch
 from tuckerkg.automatic import choose_and_train
 from tuckerkg.config.build import build_model, build_objective
 from tuckerkg.config.registry import register
-from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.config.toml import load_settings
 from tuckerkg.data.catalogue import KNOWN, canonical_name
 from tuckerkg.data.dataset import Dataset
@@ -248,7 +248,7 @@ def begin(
     folder: RunFolder, callback: Callback | None = None, data: str | Path | None = None, log: LogFunction = ignore
 ) -> None:
     """Give a run that has not begun the weights that its settings start from, if they name any."""
-    settings = parse_settings(folder.settings, str(folder.path))
+    settings = settings_of_run(folder)
     if settings.start.run and not folder.checkpoints.steps():
         former = start_folder(settings, folder.path.parent, data, callback, log)
         afresh = warm_start(folder, former)
@@ -270,7 +270,7 @@ def train_experiment(
     if out.exists():
         folder = RunFolder.open(out)
         # As settings: what did not exist when the run was begun has its default.
-        if parse_settings(folder.settings, str(out)) != settings:
+        if settings_of_run(folder) != settings:
             raise TuckerkgError(f"{out}: was begun with other settings than {settings.experiment} has now; remove it")
     else:
         folder = prepare(load_dataset(settings.dataset, data=data), settings, out)

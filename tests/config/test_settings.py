@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from tuckerkg.config.build import build_model
-from tuckerkg.config.settings import parse_settings
+from tuckerkg.config.settings import parse_settings, settings_of_run
 from tuckerkg.config.toml import experiment_files, experiment_name, find_settings, load_settings, parse_override
 from tuckerkg.errors import SettingsError
+from tuckerkg.storage.run_folder import RunFolder
 
 
 def test_defaults_describe_every_option_of_every_component():
@@ -187,3 +189,14 @@ def test_a_blend_has_no_model_to_build():
         build_model(settings, 3, 1)
     with pytest.raises(SettingsError, match="kind = 'blent'"):
         load_settings(None, {"kind": "blent"})
+
+
+@pytest.mark.parametrize(("version", "said"), [("99.0", "update tuckerkg"), ("0.0.1", "unknown key")])
+def test_a_run_of_a_newer_version_is_named_as_such(tmp_path, monkeypatch, version, said):
+    monkeypatch.setattr("tuckerkg.storage.run_folder.VERSION", version)
+    empty = np.empty((0, 3), dtype=np.int64)
+    folder = RunFolder.create(tmp_path / "run", {"wings": 2}, entities=["a"], relations=["r"], splits={"train": empty})
+    assert folder.made_by() == version
+    with pytest.raises(SettingsError, match=said) as caught:
+        settings_of_run(folder)
+    assert ("update" in str(caught.value)) == (version == "99.0")

@@ -59,6 +59,12 @@ def test_a_run_does_not_differ_from_itself(folders):
     assert (gap.mrr, gap.low, gap.high, gap.p) == (0.0, 0.0, 0.0, 1.0)
 
 
+def test_a_version_is_named_where_a_run_has_several(tmp_path):
+    folder = trained(tmp_path / "grown")
+    load(folder).add([("e000", "plus2", "e009")])
+    assert compare([load(f"{folder}@1"), load(f"{folder}@1")]).names == (f"{folder}@1", f"{folder}@1")
+
+
 def test_the_bootstrap_tells_a_large_difference_from_noise():
     random = np.random.default_rng(0)
     first = random.random(2_000)

@@ -97,6 +97,10 @@ def test_an_example_says_where_the_held_out_answer_stands(toy_run):
     assert len(found.examples) == 5
     ranks = toy_run.evaluate("test").ranks.random(0)[:5]
     assert sorted(example.rank for example in found.examples) == sorted(ranks.tolist())
+    for example in found.examples:
+        place = [fact.tail for fact in example.answers].index(example.answer) + 1 if example.rank <= 3 else None
+        assert place is None or place == example.rank  # a success does not look like a failure
+        assert all(not fact.known or fact.tail == example.answer for fact in example.answers)
 
 
 def test_the_page_on_a_graph_tells_its_relations(tmp_path):

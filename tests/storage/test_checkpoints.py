@@ -30,6 +30,7 @@ from tuckerkg.errors import RunFolderError
 from tuckerkg.storage import sealed_folder as manifest
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.storage.sealed_folder import SealedFolder
+from tuckerkg.version import VERSION
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def test_a_run_comes_back_as_it_was_made(run: RunFolder) -> None:
         assert found.entity_titles() == {"a": "Ann"}
         assert found.relation_titles() == {}
         assert found.report() == {"lines": 3}
+        assert found.made_by() == VERSION
         for name, triples in SPLITS.items():
             split = found.split(name)
             assert split.dtype == np.int64
@@ -64,8 +66,8 @@ def test_a_run_comes_back_as_it_was_made(run: RunFolder) -> None:
         assert found.checkpoints.steps() == []
         assert found.metrics.rows() == []
     assert names(run.path / "data") == [
-        "entities.json", "manifest.json", "relations.json", "report.json", "test.safetensors", "titles.json",
-        "train.safetensors", "valid.safetensors",
+        "entities.json", "manifest.json", "program.json", "relations.json", "report.json", "test.safetensors",
+        "titles.json", "train.safetensors", "valid.safetensors",
     ]  # fmt: skip
 
 

@@ -69,13 +69,14 @@ def evaluate(
             tables.show_run_before(str(run), loaded.refit_of, relations)
         return
     evaluation, *others = _evaluated(loaded, split, keep=checkpoint == "best")
+    guessing = loaded.guessing_mrr(evaluation.split)
     trust = None
     if calibration:
         asked = evaluation.split
         plain = loaded.uncalibrated().reliability(asked)
         trust = loaded.reliability(asked), plain, loaded.answer_set_coverage(asked, coverage)
     if as_json:
-        more: JsonObject = {other.split: other.as_dict() for other in others}
+        more: JsonObject = {"guessing_mrr": guessing, **{other.split: other.as_dict() for other in others}}
         if trust is not None:
             fitted, raw, sets = trust
             more |= {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
@@ -83,6 +84,7 @@ def evaluate(
     else:
         for shown in (evaluation, *others):
             tables.show_evaluation(shown, relations=relations)
+        print(f"guessing each relation's most frequent answers scores an MRR of {guessing:.4f} on {evaluation.split}")
         if trust is not None:
             tables.show_trust(*trust)
 

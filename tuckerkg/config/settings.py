@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -30,7 +31,9 @@ from tuckerkg.losses.regularizers import REGULARIZERS
 from tuckerkg.nn.model import Bias
 from tuckerkg.nn.paths import Core, Hide
 from tuckerkg.ranges import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share, ShareOrNone
+from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.types import JsonObject, Precision
+from tuckerkg.version import VERSION
 
 OptimizerName = Literal["adam", "adagrad", "lazy-adam", "rowwise-adagrad"]
 LAZY: tuple[OptimizerName, ...] = ("lazy-adam", "rowwise-adagrad")
@@ -267,6 +270,27 @@ def parse_settings(values: Mapping[str, Any], origin: str = "settings") -> Setti
         raise SettingsError("\n".join(f"{origin}: {line}" for line in _explain(error, Settings, ""))) from error
 
 
+def settings_of_run(folder: RunFolder) -> Settings:
+    """The settings of a run folder.
+
+    Raises:
+        SettingsError: they are not what this version knows; says so where a newer one made the run.
+    """
+    try:
+        return parse_settings(folder.settings, str(folder.path))
+    except SettingsError as error:
+        made_by = folder.made_by()
+        if made_by is None or _numbers(made_by) <= _numbers(VERSION):
+            raise
+        raise SettingsError(
+            f"{error}\n{folder.path} was made by tuckerkg {printable(made_by)}, and this is {VERSION}: update tuckerkg"
+        ) from error
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"[0-9]{1,9}", version)]
+
+
 def _component(section: str, given: Any) -> Component:
     """A name, a table with a name and options, or a class, with every option filled in."""
     if isinstance(given, str):
@@ -320,4 +344,4 @@ def _names_at(model: type[BaseModel], path: list[str]) -> list[str]:
     return list(model.model_fields)
 
 
-__all__ = ["LAZY", "REGISTRIES", "Component", "Settings", "options_of", "parse_settings"]
+__all__ = ["LAZY", "REGISTRIES", "Component", "Settings", "options_of", "parse_settings", "settings_of_run"]

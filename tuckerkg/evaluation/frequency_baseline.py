@@ -37,7 +37,13 @@ def frequency_mrr(dataset: Dataset) -> float | None:
     """Test MRR of each relation's most frequent answers; None without a test split."""
     if not len(dataset.test):
         return None
-    num_entities, num_relations = len(dataset.entities), len(dataset.relations)
+    num_relations = len(dataset.relations)
     known = KnownTails.from_splits([dataset.train, dataset.valid, dataset.test], num_relations)
-    ranks = rank(FrequencyScorer(dataset.train, num_entities, num_relations), dataset.test, known)
+    scorer = FrequencyScorer(dataset.train, len(dataset.entities), num_relations)
+    return guessing_mrr(scorer, dataset.test, known)
+
+
+def guessing_mrr(scorer: FrequencyScorer, held_out: np.ndarray, known: KnownTails) -> float:
+    """MRR of each relation's most frequent answers on ``held_out [n, 3]``, filtered by ``known``."""
+    ranks = rank(scorer, held_out, known)
     return summarize(ranks.random(0), ranks.candidates, (1,)).mrr

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tuckerkg.config.build import AnyModel, build_model, build_scorer
 from tuckerkg.config.describe import describe_model
-from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.data.from_memory import table_of
 from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
@@ -28,6 +28,7 @@ from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import RunFolderError, TuckerkgError, UnknownNameError, did_you_mean
 from tuckerkg.evaluation.calibration import Calibration, Reliability, best_candidates, fit_calibration, reliability
 from tuckerkg.evaluation.conformal import Conformal, Coverage, fit_conformal, measure_coverage
+from tuckerkg.evaluation.frequency_baseline import FrequencyScorer, guessing_mrr
 from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
 from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
 from tuckerkg.evaluation.ranking import rank
@@ -86,7 +87,7 @@ class Run:
         scorer: Scorer | None = None,
     ) -> None:
         self.folder, self.calibrated = folder, calibrated
-        self.settings: Settings = parse_settings(folder.settings, str(folder.path))
+        self.settings: Settings = settings_of_run(folder)
         saved = folder.checkpoints.weights(checkpoint)
         self.step, self.state, self._weights = saved.step, saved.state, saved.weights
         labels, titles = folder.entities(), folder.entity_titles()
@@ -305,6 +306,17 @@ class Run:
             hits=self.settings.evaluate.hits,
             tie_seed=tie_seed,
             graph=None if self.graph is None else self.graph.name,
+        )
+
+    def guessing_mrr(self, split: str = "test") -> float:
+        """What each relation's most frequent answers score on a split: a model below it has learnt nothing."""
+        self._check_split(split)
+        known = SPLITS if self.graph is not None or split == "test" else SPLITS[:2]
+        guesses = FrequencyScorer(self.split("train"), len(self.entities), len(self.relations))
+        return guessing_mrr(
+            guesses,
+            self._held_out(split),
+            KnownTails.from_splits([self.split(name) for name in known], len(self.relations)),
         )
 
     def _check_split(self, split: str) -> None:

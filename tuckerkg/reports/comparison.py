@@ -18,6 +18,7 @@ import numpy as np
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.inference.run import Run, load
+from tuckerkg.storage.versions import version_numbers
 from tuckerkg.types import JsonObject, LogFunction, ignore
 
 DRAWS = 2_000  # of the bootstrap
@@ -282,9 +283,11 @@ def _in_one_order(evaluation: Evaluation) -> np.ndarray:
 
 
 def _short_names(runs: Sequence[Run]) -> list[str]:
-    """Folder names, or whole paths where these are not enough to tell runs apart."""
-    names = [run.path.resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run.path) for run in runs]
+    """Folder names, or whole paths where these are not enough to tell runs apart; with the version of several."""
+    versions = [f"@{run.version}" if len(version_numbers(run.path)) > 1 else "" for run in runs]
+    names = [f"{run.path.resolve().name}{version}" for run, version in zip(runs, versions, strict=True)]
+    whole = [f"{run.path}{version}" for run, version in zip(runs, versions, strict=True)]
+    return names if len(set(names)) == len(names) else whole
 
 
 def _by_relation(run: Run, triples: np.ndarray, reciprocal: np.ndarray) -> tuple[Part, ...]:

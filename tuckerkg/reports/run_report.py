@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+import torch
 
 from tuckerkg.evaluation.calibration import Reliability
 from tuckerkg.evaluation.conformal import Coverage
 from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.inference.answers.predictions import Prediction
+from tuckerkg.inference.predictor import Question
 from tuckerkg.inference.run import Run
 from tuckerkg.reports.comparison import Part, parts_of
 from tuckerkg.storage.run_before import RunBefore
@@ -147,7 +150,16 @@ def _examples(run: Run, test: Evaluation) -> tuple[Example, ...]:
     found = []
     for row in chosen:
         head, relation, tail = (int(number) for number in triples[row])
-        answers = run.predict(run.entities.labels[head], run.relations.labels[relation], k=SHOWN)
+        answers = _first_answers(run, head, relation, tail)
         question = f"{run.entities.shown(head)} {run.relations.shown(relation)} ?"
-        found.append(Example(question, run.entities.shown(tail), int(ranks[row]), tuple(answers)))
+        found.append(Example(question, run.entities.shown(tail), int(ranks[row]), answers))
     return tuple(found)
+
+
+def _first_answers(run: Run, head: int, relation: int, tail: int) -> tuple[Prediction, ...]:
+    """The best answers over all entities, as they are ranked: known ones left out, the held-out one not."""
+    offsets, _ = run.predictor.known.find(torch.tensor([head]), torch.tensor([relation]))
+    asked = Question(head, relation, k=SHOWN + int(offsets[1]), known=True, typed=False)
+    answer = run.entities.labels[tail]
+    found = (fact for fact in run.predictor.answer_many([asked])[0] if not fact.known or fact.tail_label == answer)
+    return tuple(islice(found, SHOWN))

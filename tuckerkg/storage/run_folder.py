@@ -46,9 +46,11 @@ from tuckerkg.storage.sealed_folder import (
     write_synced,
 )
 from tuckerkg.types import JsonObject
+from tuckerkg.version import VERSION
 
 Ids = npt.NDArray[np.int64]
 SETTINGS, DATA, METRICS = "settings.json", "data", "metrics.jsonl"
+PROGRAM = "program.json"  # of the data: which version of the program made the run
 
 
 class RunFolder:
@@ -87,6 +89,7 @@ class RunFolder:
             "relations.json": json_bytes(list(relations)),
             "titles.json": json_bytes(titles),
             "report.json": json_bytes(dict(report or {})),
+            PROGRAM: json_bytes({"tuckerkg": VERSION}),
             **{f"{name}.safetensors": _split_bytes(name, triples) for name, triples in splits.items()},
         }
         text = json.dumps(settings, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -141,6 +144,10 @@ class RunFolder:
     def report(self) -> JsonObject:
         """What the reader counted when the data were read."""
         return self._object("report.json")
+
+    def made_by(self) -> str | None:
+        """The version of tuckerkg that made it; None where it does not say."""
+        return str(self._object(PROGRAM).get("tuckerkg", "")) or None if PROGRAM in self._data.names else None
 
     def split(self, name: str) -> Ids:
         """The triples [n, 3] of one split; the files of the others are not touched."""

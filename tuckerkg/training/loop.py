@@ -15,7 +15,7 @@ from torch import Tensor
 from tuckerkg.batches.batch import StepBatch
 from tuckerkg.batches.prefetch import Prefetch
 from tuckerkg.config.build import build_model, build_training
-from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.errors import NonFiniteError
 from tuckerkg.nn.model import choose_device
 from tuckerkg.out_of_memory import explain_out_of_memory
@@ -39,7 +39,7 @@ def fit(folder: RunFolder, callback: Callback | None = None) -> State:
         NonFiniteError: the loss or a gradient is NaN or infinite; the last checkpoint is untouched.
     """
     callback = NullCallback() if callback is None else callback
-    settings = parse_settings(folder.settings, str(folder.path))
+    settings = settings_of_run(folder)
     memory = explain_out_of_memory(lambda: _smaller(folder, settings))
     with folder.lock(), Interruptions() as interruptions, _own_random_state(), _threads(settings.train.threads), memory:
         try:

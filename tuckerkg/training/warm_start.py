@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.config.build import build_embedding_model
-from tuckerkg.config.settings import parse_settings
+from tuckerkg.config.settings import settings_of_run
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.model import Model
 from tuckerkg.storage.run_folder import RunFolder
@@ -34,8 +34,8 @@ def warm_start(folder: RunFolder, former: RunFolder) -> list[str]:
             of the other.
     """
     _check_data(folder, former)
-    settings = parse_settings(folder.settings, str(folder.path))
-    kinds = settings.kind, parse_settings(former.settings, str(former.path)).kind
+    settings = settings_of_run(folder)
+    kinds = settings.kind, settings_of_run(former).kind
     if kinds != ("embedding", "embedding"):
         raise TuckerkgError(
             f"{former.path}: a warm start takes over vectors of entities; this run is of kind {kinds[0]} and that one "

@@ -1,0 +1,3 @@
+"""The version of the program; a run folder says which one made it."""
+
+VERSION = "0.1.0"
