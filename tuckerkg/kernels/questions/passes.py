@@ -14,6 +14,7 @@ from tuckerkg.kernels.questions.backward import backward
 from tuckerkg.kernels.questions.forward import forward, score
 from tuckerkg.kernels.questions.loss import loss
 from tuckerkg.kernels.questions.search import forget, localize, reach
+from tuckerkg.kernels.sealed_cache import sealed
 
 
 @njit(nogil=True)
@@ -137,4 +138,4 @@ def _sources() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-train_questions, answer_questions, trace_question, measure_distances = _compile(_sources())
+train_questions, answer_questions, trace_question, measure_distances = sealed(*_compile(_sources()))
