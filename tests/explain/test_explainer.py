@@ -200,3 +200,12 @@ def test_the_command_says_it_in_words_json_and_a_picture(read_run, tmp_path):
 def test_the_command_says_that_a_decoder_alone_reads_no_edge(toy_run):
     shown = CliRunner().invoke(app, ["explain", str(toy_run.path), "e000", "plus1", "e001"])
     assert "no edge of the graph enters the score" in shown.stdout
+
+
+def test_an_answer_that_predict_does_not_list_is_said_to_be_left_out(toy_run):
+    """Ranks are over all entities: one that no fact has in that place may be the first of them."""
+    said = "predict leaves it out"
+    listed = {fact.tail for fact in toy_run.predict("e000", "plus1", k=50, known=True)}
+    for tail in ("e000", "e001"):
+        shown = CliRunner().invoke(app, ["explain", str(toy_run.path), "e000", "plus1", tail]).stdout
+        assert (said in shown) == (tail not in listed)

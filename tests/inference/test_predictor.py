@@ -195,9 +195,11 @@ def test_only_seen_places_are_left_whether_marks_are_kept_or_not(monkeypatch, mo
     triples = np.array([[0, 0, 3], [1, 0, 4], [2, 1, 2], [4, 1, 0]])  # relation 1 is reflexive
     asked = torch.tensor([[0, 0], [4, 0], [2, 1], [0, 1], [3, 2]])  # 2: heads of relation 0
     scores = torch.zeros(5, 5)
-    type_constraints.TypeConstraints(triples, 5, 2).leave_only(scores, asked[:, 0], asked[:, 1])
+    types = type_constraints.TypeConstraints(triples, 5, 2)
+    types.leave_only(scores, asked[:, 0], asked[:, 1])
     left = [row.isfinite().nonzero()[:, 0].tolist() for row in scores]
     assert left == [[3, 4], [3], [0, 2], [0, 2], [0, 1]]
+    assert left == [[tail for tail in range(5) if types.allow(*question, tail)] for question in asked.tolist()]
 
 
 def test_names_resolve_labels_titles_and_case():

@@ -72,7 +72,11 @@ class WordPath:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a fact is predicted, in names. ``without_all`` is its standing without all of these edges."""
+    """Why a fact is predicted, in names.
+
+    ``without_all`` is its standing without all of these edges. ``typed``: whether the tail has been seen in that place
+    of the relation; ranks are over all entities, and typed answers leave others out.
+    """
 
     head: str
     relation: str
@@ -85,6 +89,7 @@ class Explanation:
     without_all: Standing | None
     paths: tuple[WordPath, ...]
     uses_messages: bool
+    typed: bool = True
 
     def _repr_html_(self) -> str:
         """Edges and paths as lists, for notebooks."""

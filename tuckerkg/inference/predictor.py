@@ -220,6 +220,10 @@ class Predictor:
         ids = self._ids(fact.head_label, fact.relation_label, fact.tail_label)
         return bool(self.known.hold(*torch.tensor([ids]).unbind(1)))
 
+    def lists(self, head: int, relation_id: int, tail: int) -> bool:
+        """Whether ``tail`` may be among the typed answers to (head, relation, ?)."""
+        return self._types.allow(head, relation_id, tail)
+
     def score(self, heads: Sequence[str], relations: Sequence[str], tails: Sequence[str]) -> Predictions:
         """Score and probability of whole triples, in the given order."""
         ids = torch.tensor(

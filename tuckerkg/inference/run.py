@@ -412,9 +412,10 @@ class Run:
         """Why a fact is predicted: the ``k`` edges that carried most, what is left without them, and paths."""
         (weighed,) = self.predictor.score([head], [relation], [tail])
         fact = self.entities.id_of(head), self.relations.id_of(relation), self.entities.id_of(tail)
-        return explain_fact(
+        found = explain_fact(
             self.explainer, self.entities, self.relations, fact, weighed.probability, weighed.known, k, progress
         )
+        return replace(found, typed=self.predictor.lists(*fact))
 
     def on(self, graph: Any) -> Run:
         """Answer for a graph that this run was not trained on, with the same weights: nothing is trained or stored.

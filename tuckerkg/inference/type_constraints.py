@@ -34,6 +34,11 @@ class TypeConstraints:
             self.unseen[torch.from_numpy(keys)] = False
             self.unseen = self.unseen.view(2 * num_relations, num_entities)
 
+    def allow(self, head: int, relation_id: int, tail: int) -> bool:
+        """Whether ``leave_only`` leaves this tail."""
+        seen = self.entity_ids[self.offsets[relation_id] : self.offsets[relation_id + 1]]
+        return bool((seen == tail).any()) and (head != tail or bool(self.reflexive[relation_id]))
+
     def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor) -> None:
         """Set ``scores [b, N]`` of tails that were never seen to minus infinity, in place.
 

@@ -202,6 +202,8 @@ def show_explanation(found: Explanation) -> None:
         f"probability {found.probability:.1%}, score {standing.score:.3f}, rank {standing.rank:,} of "
         f"{found.candidates:,} entities, known answers left out"
     )
+    if not found.typed:
+        print(printable(f"predict leaves it out: {found.tail} was never seen there; --untyped takes any entity"))
     if not found.uses_messages:
         print("\nThis model has no encoder: no edge of the graph enters the score, it is in the embeddings alone.")
     elif not found.edges:
