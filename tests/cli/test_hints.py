@@ -88,3 +88,14 @@ def test_inspect_reads_what_train_reads_and_says_what_was_left_out(tmp_path):
 def test_literals_that_were_left_out_are_counted_by_inspect():
     told = CliRunner().invoke(app, ["inspect", str(data_folder() / "aifb" / "aifb_fixed_complete.n3")])
     assert "literals left out" in told.stdout
+
+
+def test_options_of_a_file_of_questions_are_not_ignored_without_one(graph):
+    for option in (["--header"], ["--columns", "1,2,3"], ["--on-error", "skip"]):
+        assert "--questions: give that too" in said("predict", graph, "--head", "Q1", *option)
+
+
+def test_names_for_a_known_dataset_take_the_place_of_its_own(tmp_path):
+    names = tmp_path / "names.tsv"
+    names.write_text("France\tla France\n", encoding="utf-8")
+    assert tuckerkg.load_dataset("countries", entity_titles=names).entity_titles["France"] == "la France"

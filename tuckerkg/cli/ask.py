@@ -102,6 +102,10 @@ def predict(
     retrieved = retriever is not None or ask is not None or minutes is not None
     if retrieved and top_missing is None:
         raise TuckerkgError("--retriever, --ask and --minutes are for --top-missing: give that too")
+    if questions is None and (columns or delimiter or header or integers or on_error != "stop"):
+        raise TuckerkgError(
+            "--columns, --delimiter, --header, --integers and --on-error are for the file of --questions: give that too"
+        )
     loaded, typed = load_run(run, plain, checkpoint, graph), not untyped
     facts: Predictions | pl.DataFrame
     if top_missing is not None and retrieved:

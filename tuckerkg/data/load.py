@@ -87,7 +87,7 @@ def load(  # noqa: PLR0913  (by keyword)
         except DownloadError as error:
             raise DownloadError(f"{error}\n{_where_to_put(known, data)}") from error
     # Reading options describe a user's own files; the known ones have a known form.
-    reading = _Reading(None, False, None, seed, unseen_relations)
+    reading = _Reading(None, False, None, seed, unseen_relations, entity_titles, relation_titles)
     dataset = _read_folder(_Folder(folder), known.name, reading, known.title_ends)
     _check_counts(known, dataset, folder)
     return dataset
