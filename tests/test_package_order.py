@@ -35,6 +35,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "losses",
     "config",
     "evaluation",
+    "probability",
     "training",
     "explain",
     "inference.answers",

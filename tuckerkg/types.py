@@ -11,6 +11,12 @@ unchanged, which suits embeddings that were trained before."""
 
 Precision = Literal["float32", "bfloat16"]
 
+Basis = Literal["tail", "head", "both"]
+"""The question, or questions, that a fact's probability comes from: (head, relation, ?), (?, relation, tail)."""
+
+Verdict = Literal["yes", "no", "unsure"]
+"""Whether a fact is true."""
+
 JsonObject = dict[str, Any]
 """Names and values that JSON can hold."""
 

@@ -117,7 +117,8 @@ def test_predict_in_every_direction_and_format(run):
         assert json.loads(tuckerkg("predict", run, *question, "-k", 3, "--format", "json").stdout)
     rows = tuckerkg("predict", run, "--head", "France", "--relation", "borders", "--format", "tsv").stdout.splitlines()
     names = ["head", "relation", "tail"]
-    assert rows[0].split("\t") == [*names, "score", "probability", "known", *(f"{name}_label" for name in names)]
+    extra = [f"{name}_label" for name in names]
+    assert rows[0].split("\t") == [*names, "score", "probability", "basis", "known", *extra]
     assert len(rows) == 11
 
 

@@ -1,4 +1,4 @@
-"""Calibration error by hand, and answer sets that hold the answer as often as they say."""
+"""Answer sets that hold the answer as often as they say."""
 
 from __future__ import annotations
 
@@ -13,40 +13,7 @@ from typer.testing import CliRunner
 
 from tuckerkg.cli.app import app
 from tuckerkg.errors import TuckerkgError, UnknownNameError
-from tuckerkg.evaluation.calibration import Best, Calibration, QuestionTotals, reliability
 from tuckerkg.evaluation.conformal import Conformal, _quantile, answer_shares
-
-
-def plain(scores, is_true):
-    count = len(scores)
-    return Best(
-        QuestionTotals(torch.zeros(count, dtype=torch.long), torch.zeros(count), torch.zeros(count)), scores, is_true
-    )
-
-
-def test_the_error_is_the_mean_gap_of_bins_of_equal_mass():
-    scores = torch.logit(torch.tensor([[0.1, 0.2, 0.3, 0.9]], dtype=torch.double))
-    found = reliability(plain(scores, torch.tensor([[False, False, True, True]])), Calibration(), bins=2)
-    assert [(each.confidence, each.accuracy, each.count) for each in found.bins] == [
-        (pytest.approx(0.15), 0.0, 2),
-        (pytest.approx(0.6), 1.0, 2),
-    ]
-    assert found.ece == pytest.approx((0.15 + 0.4) / 2)
-    assert found.brier == pytest.approx((0.01 + 0.04 + 0.49 + 0.01) / 4)
-    assert found.log_loss == pytest.approx(-math.log(0.9 * 0.8 * 0.3 * 0.9) / 4)
-
-
-def test_probabilities_that_are_true_have_no_error_to_speak_of():
-    generator = torch.Generator().manual_seed(0)
-    scores = 2 * torch.randn(20_000, 5, generator=generator)
-    is_true = torch.rand(scores.shape, generator=generator) < torch.sigmoid(scores)
-    assert reliability(plain(scores, is_true), Calibration()).ece < 0.01
-    assert reliability(plain(scores + 2, is_true), Calibration()).ece > 0.1
-
-
-def test_candidates_that_are_left_out_do_not_count():
-    scores = torch.tensor([[0.0, -torch.inf]])
-    assert sum(each.count for each in reliability(plain(scores, scores > 1), Calibration()).bins) == 1
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])

@@ -93,7 +93,9 @@ def test_a_slow_run_in_time_is_asked_everything_part_by_part(slow_run, fast_run,
     assert search.chosen == "all"
     assert slow_run.scorer.largest == 3
     expected = fast_run.top_missing(missing_search.KEPT)
-    assert [fact.probability for fact in search.found] == pytest.approx([fact.probability for fact in expected])
+    assert [fact.probability for fact in search.found] == pytest.approx(
+        [fact.probability for fact in expected], rel=1e-4
+    )
 
 
 def test_a_slow_run_without_a_retriever_is_asked_random_questions_within_its_minutes(slow_run):
@@ -116,7 +118,8 @@ def test_a_blend_is_asked_what_its_member_finds_promising(fast_run, tmp_path):
     search = finished(MissingSearch(both, Requests(), minutes=(total / 2 + 0.5) * SECONDS / 60))
     assert search.chosen == "promising"
     assert search.asked == int(total / 2 + 0.5)
-    assert both.predictor.scorer.asked == search.asked
+    again = both.predictor.scorer.asked - search.asked  # in the other direction
+    assert 0 < again <= both.predictor.shortlist_size(missing_search.KEPT)
 
 
 def test_a_search_waits_for_requests_but_not_for_ever(slow_run, monkeypatch):

@@ -77,6 +77,7 @@ def ask_plainly(operation: Any, run: Any, statuses: Counter[tuple[str, int]]) ->
         "POST /api/predict": question,
         "POST /api/predict/batch": {"questions": [question]},
         "POST /api/explain": question | {"tail": tail},
+        "POST /api/score": {"facts": [{"head": question["head"], "relation": question["relation"], "tail": tail}]},
     }
     if operation.label in bodies:
         case = operation.Case(body=bodies[operation.label], media_type="application/json")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import ask, blend, data, paper, refit, run, train
+from tuckerkg.cli import ask, blend, data, paper, refit, run, train, trust
 from tuckerkg.cli.hints import HintingCommand
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Judge a run": {
         "evaluate": run.evaluate,
+        "calibrate": trust.calibrate,
         "compare": run.compare,
         "report": run.report,
         "export": run.export,

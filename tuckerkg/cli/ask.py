@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuckerkg.cli.options import (
+    BaseRateOption,
     CheckpointOption,
     ColumnsOption,
     DelimiterOption,
@@ -68,6 +69,15 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
     ] = None,
+    base_rate: BaseRateOption = None,
+    one_way: Annotated[
+        bool,
+        typer.Option(
+            "--one-way",
+            help="Probability from the question that is asked alone, without asking each answer's own question in the "
+            "other direction: faster, and less sure.",
+        ),
+    ] = False,
     plain: PlainOption = False,
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
     unguarded: UnguardedOption = False,
@@ -106,7 +116,9 @@ def predict(
         raise TuckerkgError(
             "--columns, --delimiter, --header, --integers and --on-error are for the file of --questions: give that too"
         )
-    loaded, typed = load_run(run, plain, checkpoint, graph), not untyped
+    if one_way and top_missing is not None:
+        raise TuckerkgError("--top-missing weighs facts from both of their questions: leave out --one-way")
+    loaded, typed, joined = load_run(run, plain, checkpoint, graph, base_rate), not untyped, not one_way
     facts: Predictions | pl.DataFrame
     if top_missing is not None and retrieved:
         fast = None if retriever is None else load_run(retriever)
@@ -114,9 +126,9 @@ def predict(
     elif top_missing is not None:
         facts = _top_missing(loaded, top_missing, typed)
     elif questions is not None:
-        facts = _answers(loaded, questions, options, k, known, typed).frame
+        facts = _answers(loaded, questions, options, k, known, typed, joined).frame
     else:
-        facts = loaded.predict(head, relation, tail, k, known=known, typed=typed)
+        facts = loaded.predict(head, relation, tail, k, known=known, typed=typed, joined=joined)
     _give(facts, form, out, guard=not unguarded)
 
 
@@ -139,7 +151,7 @@ def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
     asked = run.predictor.missing_questions(typed)
     if not len(asked):
         log("no question is open where only entities are taken that were seen there; --untyped takes any")
-    seconds = run.predictor.seconds_for(asked, typed)
+    seconds = run.predictor.seconds_for(asked, typed, k)
     log(f"{len(asked):,} questions, each over {len(run.entities):,} entities: about {seconds:,.0f} s here")
     with progress_bar("asking") as progress:
         return run.top_missing(k, typed=typed, progress=progress)
@@ -156,12 +168,14 @@ def _retrieved(search: Retrieval, k: int) -> Predictions:
         return search.top_missing(k, questions, progress)
 
 
-def _answers(run: Run, questions: Path, options: ReadOptions, k: int, known: bool, typed: bool) -> FileAnswers:
+def _answers(
+    run: Run, questions: Path, options: ReadOptions, k: int, known: bool, typed: bool, joined: bool
+) -> FileAnswers:
     from tuckerkg.console import progress_bar
     from tuckerkg.inference.query_files import ask_file
 
     with progress_bar("asking") as progress:
-        found = ask_file(run, questions, options, k, known=known, typed=typed, progress=progress)
+        found = ask_file(run, questions, options, k, known=known, typed=typed, joined=joined, progress=progress)
     _say_rejects(len(found.rejects), options)
     return found
 
@@ -184,13 +198,18 @@ def score(
     out: Annotated[
         Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
     ] = None,
+    base_rate: BaseRateOption = None,
     plain: PlainOption = False,
     unguarded: UnguardedOption = False,
     graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
 ) -> None:
-    """Give each triple of a file its score and probability."""
+    """Say of each triple of a file how probable it is, and whether it is true: yes, no or unsure.
+
+    Yes and no come from thresholds of each relation, chosen on validation against false facts of the right type; how
+    often they were wrong there stands beside them. `tuckerkg calibrate` takes facts that you have labelled instead.
+    """
     from tuckerkg.inference.answers.files import check_output
     from tuckerkg.inference.query_files import score_file
     from tuckerkg.reports import tables
@@ -199,7 +218,7 @@ def score(
     options = read_options(columns, delimiter, header, on_error, rejects, integers=integers)
     if out is not None:
         check_output(out, (file, rejects if on_error == "skip" else None))
-    found = score_file(load_run(run, plain, checkpoint, graph), file, options)
+    found = score_file(load_run(run, plain, checkpoint, graph, base_rate), file, options)
     _say_rejects(len(found.rejects), options)
     _give(found.frame, form, out, guard=not unguarded)
 
@@ -211,6 +230,7 @@ def explain(
     tail: Annotated[str, typer.Argument(help="An entity.")],
     k: Annotated[int, typer.Option("-k", help="How many edges and paths to name.", min=1)] = 5,
     plot: Annotated[Path | None, typer.Option(help="Draw it to this .png, .svg or .pdf.")] = None,
+    base_rate: BaseRateOption = None,
     plain: PlainOption = False,
     as_json: JsonOption = False,
     graph: GraphOption = None,
@@ -227,7 +247,7 @@ def explain(
 
     if plot is not None:
         check_plot(plot)
-    loaded = load_run(run, plain, checkpoint, graph)
+    loaded = load_run(run, plain, checkpoint, graph, base_rate)
     with progress_bar("taking edges out") as progress:
         found = loaded.explain(head, relation, tail, k, progress)
     if as_json:

@@ -65,6 +65,13 @@ DataOption = Annotated[
 PlainOption = Annotated[
     bool, typer.Option("--plain-sigmoid", help="Probability as the score's sigmoid, not fitted on validation.")
 ]
+BaseRateOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The share of all facts that you think is missing, such as 0.3; else as many as were held out.",
+        show_default=False,
+    ),
+]
 UnguardedOption = Annotated[
     bool,
     typer.Option("--unguarded", help="TSV: names that start with = + - @ as they are, without an apostrophe before."),
@@ -236,7 +243,13 @@ def load_graph(
         )
 
 
-def load_run(path: Path, plain: bool = False, checkpoint: str = "best", graph: str | None = None) -> Run:
+def load_run(
+    path: Path,
+    plain: bool = False,
+    checkpoint: str = "best",
+    graph: str | None = None,
+    base_rate: float | None = None,
+) -> Run:
     """Open the run at ``path``, or ``path@version``; to answer for ``graph``, where one is given."""
     from tuckerkg.errors import TuckerkgError
     from tuckerkg.inference.run import load
@@ -245,4 +258,5 @@ def load_run(path: Path, plain: bool = False, checkpoint: str = "best", graph: s
         raise TuckerkgError(f"--checkpoint is {checkpoint!r}, expected best, newest or the number of a step")
     which: Any = int(checkpoint) if checkpoint.isdigit() else checkpoint
     run = load(path, calibrated=not plain, checkpoint=which)
-    return run if graph is None else run.on(graph)
+    run = run if graph is None else run.on(graph)
+    return run if base_rate is None else run.at_base_rate(base_rate)

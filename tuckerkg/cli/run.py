@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuckerkg.cli.options import (
+    BaseRateOption,
     CheckpointOption,
     ColumnsOption,
     DelimiterOption,
@@ -59,6 +60,7 @@ def evaluate(
     A refit was trained on all facts: what was measured on the run before is shown. Example:
     `tuckerkg evaluate runs/fb237_v1 --graph fb237_v1_ind`.
     """
+    from tuckerkg.console import progress_bar
     from tuckerkg.reports import tables
 
     loaded = load_run(run, checkpoint=checkpoint, graph=graph)
@@ -74,12 +76,15 @@ def evaluate(
     if calibration:
         asked = evaluation.split
         plain = loaded.uncalibrated().reliability(asked)
-        trust = loaded.reliability(asked), plain, loaded.answer_set_coverage(asked, coverage)
+        with progress_bar("looking for missing facts") as progress:
+            everywhere = loaded.trust(progress)
+        trust = loaded.reliability(asked), plain, loaded.answer_set_coverage(asked, coverage), everywhere
     if as_json:
         more: JsonObject = {"guessing_mrr": guessing, **{other.split: other.as_dict() for other in others}}
         if trust is not None:
-            fitted, raw, sets = trust
+            fitted, raw, sets, everywhere = trust
             more |= {"calibrated": fitted.as_dict(), "plain_sigmoid": raw.as_dict(), "answer_sets": sets.as_dict()}
+            more |= {"trust": everywhere.as_dict()}
         print(printable_json({**evaluation.as_dict(), **more}))
     else:
         for shown in (evaluation, *others):
@@ -250,6 +255,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
+    base_rate: BaseRateOption = None,
     graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
@@ -270,6 +276,6 @@ def serve(
     names = allow_host or ()
 
     def opened() -> Run:
-        return load_run(run, checkpoint=checkpoint, graph=graph)
+        return load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate)
 
     raise typer.Exit(server.serve(opened, host=host, port=port, token=token, names=names, log=say))

@@ -68,6 +68,14 @@ class KnownTails:
         counts = (self.offsets[queries + 1] - self.offsets[queries]) * (self.keys[queries] == wanted)
         return _spans(self.tails, self.offsets[queries], counts)
 
+    def counts(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
+        """How many known tails each of the queries has, ``[B]``."""
+        wanted = heads * self.num_relations + relation_ids
+        if len(self) == 0:
+            return torch.zeros_like(wanted)
+        queries = torch.searchsorted(self.keys, wanted).clamp(max=len(self) - 1)
+        return (self.offsets[queries + 1] - self.offsets[queries]) * (self.keys[queries] == wanted)
+
     def hold(self, heads: Tensor, relation_ids: Tensor, tails: Tensor) -> Tensor:
         """Which of the facts (head, relation, tail) are among them, ``[B]``."""
         offsets, known = self.find(heads, relation_ids)

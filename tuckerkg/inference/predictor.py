@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,17 +15,24 @@ from torch import Tensor
 
 from tuckerkg.data.labels import Labels
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.evaluation.calibration import Calibration, QuestionTotals
 from tuckerkg.evaluation.ranking import ScoredChunk, questions_at_once, score_chunks
 from tuckerkg.graph.known_tails import KnownTails, rows_of
+from tuckerkg.graph.type_constraints import open_questions
 from tuckerkg.inference.answers.columns import Answers
-from tuckerkg.inference.answers.predictions import Prediction, Predictions
-from tuckerkg.inference.type_constraints import TypeConstraints, open_questions
+from tuckerkg.inference.answers.predictions import Judged, Prediction, Predictions
 from tuckerkg.kernels.topk import top_of_rows
 from tuckerkg.nn.contracts import Scorer
-from tuckerkg.types import ProgressFunction
+from tuckerkg.probability.calibration import Calibration
+from tuckerkg.probability.features import GraphFacts
+from tuckerkg.probability.shares import log_shares
+from tuckerkg.probability.verdicts import VERDICTS
+from tuckerkg.probability.weigher import Found, Weigher
+from tuckerkg.types import ProgressFunction, Verdict
 
 MEASURED = 0.5  # seconds of asking that tell how long the rest takes
+CANDIDATES = 10  # least number of a question's answers, by score, that probabilities put in order
+PER_QUESTION = 100  # answers of one question among the best facts of many, at most, unless there are few questions
+SHORTLIST = 100  # facts beyond twice those wanted that are weighed from both of their questions
 
 
 @dataclass(frozen=True)
@@ -41,10 +49,13 @@ class Question:
 class Predictor:
     """Answers questions about one graph.
 
+    Answers are chosen by score and put in the order of their probabilities, those of equal probability by score. The
+    probability of a fact comes from both of its questions, so that it is the same whichever way it is asked.
+
     Args:
         scorer: scores every entity as the answer to a question.
         entities, relations: their names.
-        splits: all triples that count as known.
+        splits: all triples that count as known; the first ones are those that the scorer has seen.
         calibration: turns scores into probabilities.
     """
 
@@ -54,12 +65,29 @@ class Predictor:
         entities: Labels,
         relations: Labels,
         splits: Sequence[np.ndarray],
-        calibration: Calibration = Calibration(),  # noqa: B008  (frozen)
+        calibration: Calibration | None = None,
     ) -> None:
-        self.scorer, self.entities, self.relations, self.calibration = scorer, entities, relations, calibration
+        self.scorer, self.entities, self.relations, self.splits = scorer, entities, relations, tuple(splits)
+        self.calibration = calibration or Calibration()
         self.num_relations = len(relations)
-        self.known = KnownTails.from_splits(splits, self.num_relations)
-        self.triples = np.concatenate(list(splits))
+        self.triples = np.concatenate(self.splits)
+
+    @cached_property
+    def graph(self) -> GraphFacts:
+        """What the known facts say of questions."""
+        seen, *held_out = self.splits
+        rest = np.concatenate(held_out) if held_out else seen[:0]
+        return GraphFacts(seen, len(self.entities), self.num_relations, rest)
+
+    @property
+    def known(self) -> KnownTails:
+        """All known facts, by question."""
+        return self.graph.known
+
+    @cached_property
+    def weigher(self) -> Weigher:
+        """Gives facts their probabilities."""
+        return Weigher(self.scorer, self.graph, self.calibration)
 
     def predict(
         self,
@@ -70,6 +98,7 @@ class Predictor:
         *,
         known: bool = False,
         typed: bool = True,
+        joined: bool = True,
     ) -> Predictions:
         """The ``k`` best completions of a question with two of head, relation and tail given, best first.
 
@@ -78,7 +107,9 @@ class Predictor:
         Args:
             known: also give facts that the graph holds, marked as such.
             typed: take only entities that have been seen in that place of the relation, so that there may be fewer
-                than ``k``.
+                than ``k``; where the relation is open, ask only questions that make sense of the entities given.
+            joined: False takes probabilities from the question that is asked alone, which is faster: the answers' own
+                questions in the other direction are not asked.
         """
         if k < 1:
             raise TuckerkgError(f"k is {k}, expected a whole number from 1 on")
@@ -90,65 +121,98 @@ class Predictor:
             )
         h, r, t = self._ids(head, relation, tail)
         if h is not None and t is not None:
-            found = Answers.joined(self.relation_answers(torch.tensor([[h, t]]), k, known))
+            pairs = torch.tensor([[h, t]])
+            found = Answers.joined(self.relation_answers(pairs, k, known, typed=typed, joined=joined))
             return found.predictions(self.entities, self.relations)
         anchor, turned = (h, 0) if h is not None else (t, self.num_relations)
-        if r is not None and anchor is not None:  # one question: the order of its scores
-            return self.answer_many([Question(anchor, r + turned, k, known, typed)])[0]
-        queries = torch.tensor([[anchor, number + turned] for number in range(self.num_relations)])
-        return self._best(queries, k, known, typed)
+        if r is not None and anchor is not None:
+            return self.answer_many([Question(anchor, r + turned, k, known, typed)], joined=joined)[0]
+        asked = torch.arange(self.num_relations) + turned
+        if typed and anchor is not None:
+            asked = asked[self.graph.plausible[anchor, asked]]
+        queries = torch.stack([torch.full_like(asked, anchor or 0), asked], 1)
+        return self._best(queries, k, known, typed, joined=joined)
 
-    def answer_many(self, questions: Sequence[Question]) -> list[Predictions]:
+    def answer_many(self, questions: Sequence[Question], joined: bool = True) -> list[Predictions]:
         """The best answers to many questions for a head or a tail, scored together: one list per question."""
         queries = torch.tensor([[each.anchor, each.relation_id] for each in questions]).view(-1, 2)
         k, known, typed = (
             torch.tensor([getattr(each, name) for each in questions]) for name in ("k", "known", "typed")
         )
-        found = Answers.joined(self.answers(queries, k, known, typed))
+        found = self.answers(queries, k, known, typed, joined=joined)
         facts = iter(found.predictions(self.entities, self.relations))
         return [Predictions(islice(facts, count)) for count in torch.bincount(found.questions, minlength=len(queries))]
 
     def answers(
-        self, queries: Tensor, k: Tensor, known: Tensor, typed: Tensor, progress: ProgressFunction | None = None
-    ) -> Iterator[Answers]:
-        """The best answers to ``queries [Q, 2]`` of (head, relation below 2R), some questions at a time.
+        self,
+        queries: Tensor,
+        k: Tensor,
+        known: Tensor,
+        typed: Tensor,
+        *,
+        joined: bool = True,
+        progress: ProgressFunction | None = None,
+    ) -> Answers:
+        """The best answers to ``queries [Q, 2]`` of (head, relation below 2R).
 
-        ``k [Q]``, ``known [Q]`` and ``typed [Q]`` are what ``predict`` takes, for each question.
+        ``k [Q]``, ``known [Q]`` and ``typed [Q]`` are what ``predict`` takes, for each question. ``progress`` counts
+        the questions, and then as many again where probabilities are ``joined``.
         """
-        for chunk, asked in self._chunks(queries, known, typed, progress):
-            wanted = k[chunk.first : chunk.first + len(chunk.heads)]
-            best, places = top_of_rows(chunk.scores, min(int(wanted.max()), chunk.scores.shape[1]))
-            shown = (best > -torch.inf) & (torch.arange(best.shape[1]) < wanted[:, None])
-            rows, ranks = shown.nonzero().unbind(1)
-            facts = torch.stack([chunk.heads[rows], chunk.relation_ids[rows], places[shown]], 1)
-            logits = self.calibration.logits(best, asked)[shown]
-            yield self._answers(facts, best[shown], logits, chunk.first + rows, ranks + 1)
+        total = len(queries) * (2 if joined and self.calibration.fitted else 1)
+
+        def tell(done: int, of: int, start: int = 0) -> None:
+            if progress is not None:
+                progress(start + done * len(queries) // max(of, 1), total)
+
+        parts = []
+        for chunk, totals in self._chunks(queries, known, typed, tell):
+            count = max(int(k[chunk.first : chunk.first + len(chunk.heads)].max()), CANDIDATES)
+            parts.append(_best_of_rows(chunk, totals, count))
+        found = Found.joined(parts)
+        logits = (
+            self.weigher.logits(found, lambda done, of: tell(done, of, len(queries)))
+            if joined
+            else self.weigher.logits_of_question(found)
+        )
+        return _by_question(self._answers(found, logits, joined), logits, k)
 
     def relation_answers(
-        self, pairs: Tensor, k: int, known: bool, progress: ProgressFunction | None = None
+        self,
+        pairs: Tensor,
+        k: int,
+        known: bool,
+        *,
+        typed: bool = True,
+        joined: bool = True,
+        progress: ProgressFunction | None = None,
     ) -> Iterator[Answers]:
         """The best relations between the (head, tail) of ``pairs [Q, 2]``, some pairs at a time.
 
-        By probability where it is fitted, since scores of different relations are not comparable; ties go by score.
+        With ``typed``, relations of which the two may be head and tail; where there is none, all of them.
         """
         at_once = max(1, questions_at_once(len(self.entities)) // self.num_relations)
         for first in range(0, len(pairs), at_once):
-            heads, tails = pairs[first : first + at_once].repeat_interleave(self.num_relations, 0).unbind(1)
-            relation_ids = torch.arange(self.num_relations).repeat(len(heads) // self.num_relations)
-            found = self.weigh(torch.stack([heads, relation_ids, tails], 1))
-            owners = torch.arange(len(heads)) // self.num_relations
-            order = torch.argsort(found.scores, descending=True, stable=True)
-            order = order[torch.argsort(found.probabilities[order], descending=True, stable=True)]
-            order = order[torch.argsort(owners[order], stable=True)]
+            part = pairs[first : first + at_once]
+            owners, relation_ids = self._relations_of(part, typed).nonzero().unbind(1)
+            facts = torch.stack([part[owners, 0], relation_ids, part[owners, 1]], 1)
+            found = self._weighed_facts(facts, owners)
+            logits = self.weigher.logits(found) if joined else self.weigher.logits_of_question(found)
+            answers = self._answers(found, logits, joined)
             if not known:
-                order = order[~found.known[order]]
-            sizes = torch.bincount(owners[order])
-            ranks = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[owners[order]] + 1
-            order, ranks = order[ranks <= k], ranks[ranks <= k]
-            rest = (column[order] for column in (found.facts, found.scores, found.probabilities, found.known))
-            yield Answers(first + owners[order], ranks, *rest)
+                logits, answers = logits[~answers.known], answers.rows(~answers.known)
+            answers = _by_question(answers, logits, torch.full((len(part),), k))
+            yield Answers(first + answers.questions, *list(vars(answers).values())[1:])
             if progress is not None:
                 progress(min(first + at_once, len(pairs)), len(pairs))
+
+    def _relations_of(self, pairs: Tensor, typed: bool) -> Tensor:
+        """Which relations to ask about between the entities of ``pairs [Q, 2]``, ``[Q, R]``."""
+        if not typed:
+            return torch.ones(len(pairs), self.num_relations, dtype=torch.bool)
+        heads, tails = self.graph.plausible.split(self.num_relations, 1)
+        makes_sense = heads[pairs[:, 0]] & tails[pairs[:, 1]]
+        chosen: Tensor = makes_sense | ~makes_sense.any(1, keepdim=True)
+        return chosen
 
     def best_tails(
         self, head_ids: Tensor, relation_ids: Tensor, k: int = 10, *, known: bool = False
@@ -185,14 +249,13 @@ class Predictor:
     def best_logits(self, questions: Tensor, typed: bool = True, progress: ProgressFunction | None = None) -> Tensor:
         """The logit ``[Q]`` of the best answer to each of ``questions [Q, 2]`` that the graph does not hold.
 
-        Minus infinity where there is none.
+        From the question alone; minus infinity where there is none.
         """
         best = torch.full((len(questions),), -torch.inf, dtype=torch.float64)
         shown, limited = (torch.full((len(questions),), flag) for flag in (False, typed))
-        for chunk, asked in self._chunks(questions, shown, limited, progress):
-            highest = chunk.scores.amax(1, keepdim=True)  # logits grow with the score
-            span = slice(chunk.first, chunk.first + len(chunk.heads))
-            best[span] = self.calibration.logits(highest, asked)[:, 0].double()
+        for chunk, totals in self._chunks(questions, shown, limited, progress):
+            found = _best_of_rows(chunk, totals, 1)
+            best[found.questions] = self.weigher.logits_of_question(found)
         return best
 
     def missing_questions(self, typed: bool = True) -> Tensor:
@@ -200,19 +263,20 @@ class Predictor:
         pairs = open_questions(self.triples, len(self.entities), self.num_relations) if typed else self._all_pairs()
         return torch.from_numpy(np.ascontiguousarray(pairs))
 
-    def seconds_for(self, questions: Tensor, typed: bool = True) -> float:
-        """About how long so many questions take here, by asking the first few: more of them where that is fast."""
+    def seconds_for(self, questions: Tensor, typed: bool = True, k: int = 0) -> float:
+        """About how long so many questions take here, and ``k`` facts of them, by asking the first few."""
         most = min(len(questions), 2 * questions_at_once(len(self.entities)))
         if most == 0:
             return 0.0
-        self._best(questions[:1], 1, known=False, typed=typed)  # what is prepared once does not count
+        self.shortlist(questions[:1], 1, known=False, typed=typed)  # what is prepared once does not count
         count, took = 1, 0.0
+        asked_again = self.shortlist_size(k) if k and self.calibration.fitted else 0
         while True:
             clock = time.perf_counter()
-            self._best(questions[:count], 1, known=False, typed=typed)
+            self.shortlist(questions[:count], 1, known=False, typed=typed)
             took = time.perf_counter() - clock
             if count == most or took > MEASURED:
-                return took * len(questions) / count
+                return took * (len(questions) + asked_again) / count
             count = min(8 * count, most)
 
     def holds(self, fact: Prediction) -> bool:
@@ -222,27 +286,53 @@ class Predictor:
 
     def lists(self, head: int, relation_id: int, tail: int) -> bool:
         """Whether ``tail`` may be among the typed answers to (head, relation, ?)."""
-        return self._types.allow(head, relation_id, tail)
+        return self.graph.types.allow(head, relation_id, tail)
 
     def score(self, heads: Sequence[str], relations: Sequence[str], tails: Sequence[str]) -> Predictions:
-        """Score and probability of whole triples, in the given order."""
+        """Score, probability and verdict of whole triples, in the given order."""
         ids = torch.tensor(
             [
                 [self.entities.id_of(h), self.relations.id_of(r), self.entities.id_of(t)]
                 for h, r, t in zip(heads, relations, tails, strict=True)
             ]
         ).view(-1, 3)
-        return self.weigh(ids).predictions(self.entities, self.relations)
+        found, verdicts, errors = self.judge(ids)
+        return Predictions(
+            Judged(**vars(fact), verdict=verdict, error_rate=error)
+            for fact, verdict, error in zip(
+                found.predictions(self.entities, self.relations), verdicts, errors, strict=True
+            )
+        )
 
     def weigh(self, facts: Tensor) -> Answers:
-        """Facts ``[n, 3]`` in ids with their scores, in their order."""
-        found = []
-        for chunk in score_chunks(self.scorer, facts[:, 0], facts[:, 1], self.known):
-            part = facts[chunk.first : chunk.first + len(chunk.heads)]
-            scores = chunk.scores.gather(1, part[:, 2:])
-            logits = self.calibration.logits(scores, QuestionTotals.of(chunk))[:, 0]
-            found.append(self._answers(part, scores[:, 0], logits))
-        return Answers.joined(found)
+        """Facts ``[n, 3]`` in ids with their scores as tails and their probabilities, in their order."""
+        return self.judge(facts)[0]
+
+    def judge(self, facts: Tensor) -> tuple[Answers, list[Verdict | None], list[float | None]]:
+        """Facts ``[n, 3]`` in ids, in their order, whether they are true, and how often such a verdict was wrong."""
+        found = self._weighed_facts(facts, torch.arange(len(facts)))
+        logits = self.weigher.logits(found)
+        answers = self._answers(found, logits, joined=True)
+        judged = self.calibration.judge(logits, facts[:, 1])
+        if judged is None:
+            return answers, [None] * len(facts), [None] * len(facts)
+        places, errors = judged
+        return (
+            answers,
+            [VERDICTS[place] for place in places.tolist()],
+            [None if math.isnan(error) else error for error in errors.tolist()],
+        )
+
+    def logits_of(self, facts: Tensor, calibration: Calibration) -> Tensor:
+        """Logits ``[n]`` of facts ``[n, 3]`` by another calibration."""
+        return Weigher(self.scorer, self.graph, calibration).logits(
+            self._weighed_facts(facts, torch.arange(len(facts)))
+        )
+
+    def _weighed_facts(self, facts: Tensor, questions: Tensor) -> Found:
+        heads, relation_ids, tails = facts.unbind(1)
+        scores, shares = log_shares(self.scorer, heads, relation_ids, tails, self.known)
+        return Found(questions, heads, relation_ids, tails, scores, shares)
 
     def _ids(self, head: str | None, relation: str | None, tail: str | None) -> tuple[int | None, ...]:
         return (
@@ -252,37 +342,62 @@ class Predictor:
         )
 
     def _best(
-        self, queries: Tensor, k: int, known: bool, typed: bool, progress: ProgressFunction | None = None
+        self,
+        queries: Tensor,
+        k: int,
+        known: bool,
+        typed: bool,
+        *,
+        joined: bool = True,
+        progress: ProgressFunction | None = None,
     ) -> Predictions:
         """The most probable answers to all of ``queries [Q, 2]`` of (head, relation below 2R).
 
-        Ties go to the earlier query and id. The order is that of the logits: within a query that of the scores.
+        Those that are likely from their own question are weighed from both. Ties go to the likelier one from its own
+        question, then to the earlier query.
         """
-        best_logits, best_scores = torch.empty(0), torch.empty(0)
-        best_facts = torch.empty(0, 3, dtype=torch.long)
+        joined = joined and self.calibration.fitted
+        found = self.shortlist(queries, self.shortlist_size(k) if joined else k, known, typed, progress)
+        logits = self.weigher.logits(found) if joined else self.weigher.logits_of_question(found)
+        return self.most_probable(found, logits, k, joined)
+
+    def most_probable(self, found: Found, logits: Tensor, k: int, joined: bool = True) -> Predictions:
+        """The ``k`` answers of ``found`` with the highest ``logits [n]``."""
+        order = torch.sort(logits, descending=True, stable=True).indices[:k]
+        return self._answers(found, logits, joined).rows(order).predictions(self.entities, self.relations)
+
+    def shortlist_size(self, k: int) -> int:
+        """How many facts, by their own question alone, to weigh from both questions to find the ``k`` likeliest."""
+        return 2 * k + SHORTLIST
+
+    def shortlist(
+        self,
+        queries: Tensor,
+        count: int,
+        known: bool = False,
+        typed: bool = True,
+        progress: ProgressFunction | None = None,
+    ) -> Found:
+        """The ``count`` answers to ``queries [Q, 2]`` that are likeliest from the question asked alone, best first."""
+        per_question = min(count, max(PER_QUESTION, 2 * -(-count // max(len(queries), 1))))
+        best, best_logits = Found.joined([]), torch.empty(0, dtype=torch.float64)
         shown, limited = (torch.full((len(queries),), flag) for flag in (known, typed))
-        for chunk, asked in self._chunks(queries, shown, limited, progress):
-            logits = self.calibration.logits(chunk.scores, asked)
-            flat, rows, places = _candidates(logits, k, best_logits)
-            merged = torch.cat([best_logits, flat])
-            order = torch.sort(merged, descending=True, stable=True).indices[:k]
-            best_logits = merged[order]
-            best_scores = torch.cat([best_scores, chunk.scores[rows, places]])[order]
-            facts = torch.stack([chunk.heads[rows], chunk.relation_ids[rows], places], 1)
-            best_facts = torch.cat([best_facts, facts])[order]
-        wanted = best_scores > -torch.inf
-        found = self._answers(best_facts[wanted], best_scores[wanted], best_logits[wanted])
-        return found.predictions(self.entities, self.relations)
+        for chunk, totals in self._chunks(queries, shown, limited, progress):
+            found = _best_of_rows(chunk, totals, per_question)
+            logits = torch.cat([best_logits, self.weigher.logits_of_question(found)])
+            order = torch.sort(logits, descending=True, stable=True).indices[:count]
+            best, best_logits = Found.joined([best, found]).rows(order), logits[order]
+        return best
 
     def _chunks(
         self, queries: Tensor, known: Tensor, typed: Tensor, progress: ProgressFunction | None = None
-    ) -> Iterator[tuple[ScoredChunk, QuestionTotals]]:
-        """Chunks of ``queries [Q, 2]`` without the answers that are not wanted, and what their probabilities need.
+    ) -> Iterator[tuple[ScoredChunk, Tensor]]:
+        """Chunks of ``queries [Q, 2]`` without the answers that are not wanted, and the log of all candidates' sum.
 
         ``known [Q]`` says whose known facts are wanted, ``typed [Q]`` who takes only entities seen in that place.
         """
         for chunk in score_chunks(self.scorer, queries[:, 0], queries[:, 1], self.known, progress=progress):
-            asked = QuestionTotals.of(chunk)  # over all candidates, before any is left out
+            totals = torch.logsumexp(chunk.scores, 1).double()  # over all candidates, before any is left out
             span = slice(chunk.first, chunk.first + len(chunk.heads))
             offsets, tails = chunk.known
             rows = rows_of(offsets)
@@ -290,57 +405,54 @@ class Predictor:
             chunk.scores[rows[hidden], tails[hidden]] = -torch.inf
             limited = typed[span].nonzero()[:, 0]
             if len(limited) == len(chunk.heads):
-                self._types.leave_only(chunk.scores, chunk.heads, chunk.relation_ids)
+                self.graph.types.leave_only(chunk.scores, chunk.heads, chunk.relation_ids)
             elif len(limited):
                 part = chunk.scores[limited]
-                self._types.leave_only(part, chunk.heads[limited], chunk.relation_ids[limited])
+                self.graph.types.leave_only(part, chunk.heads[limited], chunk.relation_ids[limited])
                 chunk.scores[limited] = part
-            yield chunk, asked
-
-    @cached_property
-    def _types(self) -> TypeConstraints:
-        return TypeConstraints(self.triples, len(self.entities), self.num_relations)
+            yield chunk, totals
 
     def _all_pairs(self) -> np.ndarray:
         heads, relation_ids = np.meshgrid(np.arange(len(self.entities)), np.arange(self.num_relations), indexing="ij")
         return np.stack([heads.ravel(), relation_ids.ravel()], 1)
 
-    def _answers(
-        self,
-        facts: Tensor,
-        scores: Tensor,
-        logits: Tensor,
-        questions: Tensor | None = None,
-        ranks: Tensor | None = None,
-    ) -> Answers:
-        """Facts ``[n, 3]`` with relations below 2R as answers; those of inverse relations are reversed.
-
-        Without ``questions`` each of them answers a question of its own.
-        """
-        heads, relation_ids, tails = facts.unbind(1)
-        turned = relation_ids >= self.num_relations
-        heads, tails = torch.where(turned, tails, heads), torch.where(turned, heads, tails)
-        relation_ids = relation_ids % self.num_relations
+    def _answers(self, found: Found, logits: Tensor, joined: bool) -> Answers:
+        """With names' ids in place, in the order in which they were found; ranks are still 1."""
+        facts = found.facts(self.num_relations)
         return Answers(
-            torch.arange(len(facts)) if questions is None else questions,
-            torch.ones(len(facts), dtype=torch.long) if ranks is None else ranks,
-            torch.stack([heads, relation_ids, tails], 1),
-            scores,
-            torch.sigmoid(logits.double()),
-            self.known.hold(heads, relation_ids, tails),
+            found.questions,
+            torch.ones(len(facts), dtype=torch.long),
+            facts,
+            found.scores,
+            torch.sigmoid(logits),
+            self.weigher.basis(found, joined),
+            self.known.hold(*facts.unbind(1)),
         )
 
 
-def _candidates(scores: Tensor, count: int, best: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, rows and places in ``scores [b, M]`` that may be among the ``count`` best, in order of row and place.
+def _best_of_rows(chunk: ScoredChunk, totals: Tensor, count: int) -> Found:
+    """The ``count`` best answers by score to each question of a chunk, fewer where fewer are left."""
+    best, places = top_of_rows(chunk.scores, min(count, chunk.scores.shape[1]))
+    rows, columns = (best > -torch.inf).nonzero().unbind(1)
+    scores = best[rows, columns]
+    return Found(
+        chunk.first + rows,
+        chunk.heads[rows],
+        chunk.relation_ids[rows],
+        places[rows, columns],
+        scores,
+        scores.double() - totals[rows],
+    )
 
-    ``best`` are the best of earlier rows: once there are enough of them, only what beats the last one counts.
-    """
-    if len(best) < count:
-        values, places = top_of_rows(scores, count)
-        rows = torch.arange(len(scores))[:, None].expand_as(places).flatten()
-        return values.flatten(), rows, places.flatten()
-    places, rows = torch.gt(scores.T, best[-1]).nonzero().unbind(1)  # in the order that the scores have in memory
-    order = torch.argsort(rows * scores.shape[1] + places)
-    rows, places = rows[order], places[order]
-    return scores[rows, places], rows, places
+
+def _by_question(answers: Answers, logits: Tensor, k: Tensor) -> Answers:
+    """The ``k [Q]`` best of each question by ``logits``, those of equal logits by score, with their ranks."""
+    order = torch.argsort(answers.scores, descending=True, stable=True)
+    order = order[torch.argsort(logits[order], descending=True, stable=True)]
+    order = order[torch.argsort(answers.questions[order], stable=True)]
+    owners = answers.questions[order]
+    sizes = torch.bincount(owners, minlength=len(k))
+    ranks = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[owners] + 1
+    shown = ranks <= k[owners]
+    chosen = answers.rows(order[shown])
+    return Answers(chosen.questions, ranks[shown], *list(vars(chosen).values())[2:])

@@ -6,6 +6,7 @@ a time.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import Reject, Rows, read_rows, write_rejects
+from tuckerkg.data.readers.read import Reject, Rows, TripleTable, read_rows, write_rejects
 from tuckerkg.errors import InputError, Problem, UnknownNameError
 from tuckerkg.inference.answers.columns import Answers
 from tuckerkg.types import ProgressFunction
@@ -52,6 +53,7 @@ def ask_file(
     *,
     known: bool = False,
     typed: bool = True,
+    joined: bool = True,
     progress: ProgressFunction | None = None,
 ) -> FileAnswers:
     """The ``k`` best answers to every question of ``file``.
@@ -64,21 +66,40 @@ def ask_file(
     wrong = (ids == UNKNOWN).any(1) | ((ids == ASKED).sum(1) != 1)
     what = f"Write {OPEN} for what is asked for, and names that the run was trained with for the rest"
     rejects = _set_aside(run, rows, ids, wrong, options, what)
-    found = answer_ids(run.predictor, ids[~wrong], k, known=known, typed=typed, progress=progress)
+    found = answer_ids(run.predictor, ids[~wrong], k, known=known, typed=typed, joined=joined, progress=progress)
     lines = torch.from_numpy(rows.line_numbers[~wrong])
     frame = _renumbered(found, lines).frame(run.entities, run.relations)
     return FileAnswers(frame, int((~wrong).sum()), rejects)
 
 
+def known_triples(run: Run, source: str | os.PathLike[str] | TripleTable, options: ReadOptions) -> np.ndarray:
+    """Facts ``[n, 3]`` of a file or table in ids; rows with unknown names as in ``ask_file``."""
+    rows = read_rows(source, options)
+    ids = _ids(run, rows)
+    wrong = (ids == UNKNOWN).any(1)
+    _set_aside(run, rows, ids, wrong, options, "Only names that the run was trained with can be weighed")
+    known: np.ndarray = ids[~wrong]
+    return known
+
+
 def score_file(run: Run, file: Path, options: ReadOptions) -> FileAnswers:
-    """Every row of ``file`` with its score, in file order; rows with unknown names as in ``ask_file``."""
+    """Every row of ``file`` with its probability and verdict, in file order; unknown names as in ``ask_file``."""
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
     rows = read_rows(file, options)
     ids = _ids(run, rows)
     wrong = (ids == UNKNOWN).any(1)
     rejects = _set_aside(run, rows, ids, wrong, options, "Only names that the run was trained with can be scored")
-    found = run.predictor.weigh(torch.from_numpy(ids[~wrong]))
+    found, verdicts, errors = run.predictor.judge(torch.from_numpy(ids[~wrong]))
     frame = _renumbered(found, torch.from_numpy(rows.line_numbers[~wrong])).frame(run.entities, run.relations)
-    return FileAnswers(frame.rename({"question": "line"}).drop("rank"), len(frame), rejects)
+    frame = (
+        frame.rename({"question": "line"})
+        .drop("rank")
+        .with_columns(
+            pl.Series("verdict", verdicts, dtype=pl.String), pl.Series("error_rate", errors, dtype=pl.Float64)
+        )
+    )
+    return FileAnswers(frame, len(frame), rejects)
 
 
 def answer_ids(
@@ -88,6 +109,7 @@ def answer_ids(
     *,
     known: bool = False,
     typed: bool = True,
+    joined: bool = True,
     progress: ProgressFunction | None = None,
 ) -> Answers:
     """The best answers to ``questions [Q, 3]`` of (head, relation, tail), one of them -1; in their order."""
@@ -95,27 +117,26 @@ def answer_ids(
     heads, relation_ids, tails = torch.from_numpy(distinct).unbind(1)
     for_relation = relation_ids == ASKED
     for_head = heads == ASKED
-    one_end = (~for_relation).nonzero()[:, 0]
+    one_end, pairs = ((chosen).nonzero()[:, 0] for chosen in (~for_relation, for_relation))
     queries = torch.stack(
         [torch.where(for_head, tails, heads), relation_ids + predictor.num_relations * for_head.long()], 1
     )[one_end]
     count = len(queries)
 
-    def of_all(done: int, _: int) -> None:
-        if progress is not None:
-            progress(done, len(distinct))
+    def tell(start: int, size: int) -> ProgressFunction:
+        def of_all(done: int, total: int) -> None:
+            if progress is not None:
+                progress(start + size * done // max(total, 1), len(distinct))
+
+        return of_all
 
     flags = (torch.full((count,), known), torch.full((count,), typed))
-    found = predictor.answers(queries, torch.full((count,), k), *flags, progress=of_all)
-    parts = [_renumbered(part, one_end) for part in found]
-    pairs = for_relation.nonzero()[:, 0]
+    found = predictor.answers(queries, torch.full((count,), k), *flags, joined=joined, progress=tell(0, count))
     ends = torch.stack([heads, tails], 1)[pairs]
-    found = predictor.relation_answers(ends, k, known, lambda done, total: of_all(count + done, total))
-    parts += [_renumbered(part, pairs) for part in found]
-    everything = Answers.joined(parts)
+    more = predictor.relation_answers(ends, k, known, typed=typed, joined=joined, progress=tell(count, len(pairs)))
+    everything = Answers.joined([_renumbered(found, one_end), *(_renumbered(part, pairs) for part in more)])
     order = torch.argsort(everything.questions, stable=True)
-    by_question = Answers(*(column[order] for column in vars(everything).values()))
-    return by_question.of(torch.from_numpy(places.reshape(-1)))
+    return everything.rows(order).of(torch.from_numpy(places.reshape(-1)))
 
 
 def _renumbered(part: Answers, numbers: Tensor) -> Answers:

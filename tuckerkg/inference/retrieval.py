@@ -108,13 +108,15 @@ class Retrieval:
         return self.predictor.missing_questions(self.typed)
 
 
-def retriever_of(run: Run, given: Run | None = None) -> Predictor:
+def retriever_of(run: Run, given: Run | None = None, slow: Predictor | None = None) -> Predictor:
     """Answers of the retriever of ``run``: the one that is ``given``, or a blend's first member with embeddings.
+
+    Known facts are those of ``slow``, the predictor whose questions it finds; else all of the run's.
 
     Raises:
         TuckerkgError: there is none, or it knows other entities or relations.
     """
-    found = _embedding_member(run) if given is None else given
+    found = embedding_member(run) if given is None else given
     if found is None:
         raise TuckerkgError(
             f"{run.path}: asking a part of the questions needs a run that finds them; give one with embeddings over "
@@ -129,12 +131,14 @@ def retriever_of(run: Run, given: Run | None = None) -> Predictor:
                 f"{found.path}: knows {len(theirs):,} {what}, which are not the {len(ours):,} of {run.path}; a "
                 "retriever is trained on the same graph"
             )
-    return Predictor(found.scorer, run.entities, run.relations, [run.predictor.triples], found.calibration)
+    splits = (slow or run.predictor).splits
+    return Predictor(found.scorer, run.entities, run.relations, splits, found.calibration)
 
 
-def _embedding_member(run: Run) -> Run | None:
+def embedding_member(run: Run) -> Run | None:
+    """The first member of a blend that has embeddings, or None."""
     for member in run.members:
-        found = member if member.settings.kind == "embedding" else _embedding_member(member)
+        found = member if member.settings.kind == "embedding" else embedding_member(member)
         if found is not None:
             return found
     return None

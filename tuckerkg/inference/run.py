@@ -26,7 +26,6 @@ from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import RunFolderError, TuckerkgError, UnknownNameError, did_you_mean
-from tuckerkg.evaluation.calibration import Calibration, Reliability, best_candidates, fit_calibration, reliability
 from tuckerkg.evaluation.conformal import Conformal, Coverage, fit_conformal, measure_coverage
 from tuckerkg.evaluation.frequency_baseline import FrequencyScorer, guessing_mrr
 from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
@@ -37,12 +36,16 @@ from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.add_facts import add_facts
 from tuckerkg.inference.answers.predictions import Predictions
 from tuckerkg.inference.export import vector_frame, write_vectors
+from tuckerkg.inference.labelled import LabelledFit, calibrate_on
 from tuckerkg.inference.other_graph import OtherGraph, read_other_graph
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.inference.retrieval import Retrieval, retriever_of
+from tuckerkg.inference.trust import Trust, measure_reliability, measure_trust
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Scorer
 from tuckerkg.nn.model import ParameterCounts, device_to_answer
+from tuckerkg.probability.calibration import Calibration, fit_calibration
+from tuckerkg.probability.reliability import Reliability
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_before import RunBefore, read_run_before
@@ -74,6 +77,8 @@ class Run:
     """
 
     graph: OtherGraph | None = None
+    labelled: LabelledFit | None = None  # what ``calibrate`` found
+    base_rate: float | None = None  # the share of facts that are thought to be missing, where it is not that held out
     _trained: Run | None = None  # the run that ``on`` was called on
     _copied: Run | None = None  # kept, since a temporary run folder is removed together with its run
 
@@ -209,39 +214,78 @@ class Run:
         """
         if not self.calibrated:
             return Calibration()
-        if self._trained is not None:
-            return self._trained.calibration
+        found = self._trained.calibration if self._trained is not None else self._own_calibration()
+        return found if self.base_rate is None else found.at_base_rate(self.base_rate)
+
+    def _own_calibration(self) -> Calibration:
         if len(self.split("valid")) == 0:
             return self._unfitted()
-        if self._scorer is not None:  # what is stored belongs to the folder's own model
-            return fit_calibration(self.scorer, self.split("train"), self.split("valid"))
-        stored = self.folder.calibration(self.step, self.version)
-        if stored is not None:
+        stored = self.folder.calibration(self.step, self.version) if self._scorer is None else None
+        if stored is not None:  # it belongs to the folder's own model
             return Calibration.from_tensors(stored)
-        fitted = fit_calibration(self.scorer, self.split("train"), self.split("valid"))
-        with suppress(RunFolderError):  # a run may be read-only
-            self.folder.store_calibration(self.step, self.version, fitted.tensors())
+        fitted = self._fitted()
+        if self._scorer is None:
+            with suppress(RunFolderError):  # a run may be read-only
+                self.folder.store_calibration(self.step, self.version, fitted.tensors())
         return fitted
+
+    def _fitted(self) -> Calibration:
+        splits = [self.split(name) for name in SPLITS]
+        return fit_calibration(self.scorer, splits[0], self._held_out("valid"), len(splits[2]))
 
     def _unfitted(self) -> Calibration:
         """The probabilities of a run that has no validation triples to fit them on."""
-        if self.refit_of is not None and self.refit_of.calibration:
-            return Calibration.from_tensors(self.refit_of.calibration)
-        _log.warning(
-            "%s: no validation triples to fit probabilities on: a probability is the plain sigmoid of the score, good "
-            "for an order, not for a chance",
-            self.path,
-        )
-        return Calibration()
+        before = Calibration.from_tensors(self.refit_of.calibration) if self.refit_of is not None else Calibration()
+        if not before.fitted:
+            _log.warning(
+                "%s: no validation triples to fit probabilities on: a probability is the plain sigmoid of the score, "
+                "good for an order, not for a chance",
+                self.path,
+            )
+        return before
+
+    def at_base_rate(self, rate: float) -> Run:
+        """The same run where ``rate`` of all facts are thought to be missing.
+
+        Fitted probabilities hold where as many are missing as were held out, ``run.calibration.hidden``.
+        """
+        other = self._copy()
+        other.base_rate = rate
+        other.calibration  # noqa: B018  (refuses a rate that is none)
+        return other
+
+    def calibrate(self, positives: Any = None, negatives: Any = None, options: ReadOptions | None = None) -> Run:
+        """Fit probabilities and verdicts on labelled facts, or without any on validation, and keep them in the folder.
+
+        Args:
+            positives, negatives: facts that are true and facts that are not: files, lists of triples of names, frames.
+            options: how to read files.
+
+        Returns:
+            The run with these probabilities; ``labelled`` says what they brought.
+        """
+        if self.graph is not None or self._scorer is not None or not self.calibrated:
+            raise TuckerkgError("probabilities are kept for a run's own graph and model: calibrate the run itself")
+        if (positives is None) != (negatives is None):
+            raise TuckerkgError("labelled facts are needed of both kinds: give positives and negatives")
+        other = self._copy()
+        other.base_rate = None
+        if positives is None:
+            fitted, other.labelled = other._fitted(), None
+        else:
+            fitted, other.labelled = calibrate_on(other, positives, negatives, options)
+        other.folder.store_calibration(other.step, other.version, fitted.tensors())
+        other = other._copy()
+        other.calibration = fitted
+        return other
 
     def reliability(self, split: str = "test") -> Reliability:
-        """How far probabilities hold for the best candidates of a held-out split's questions.
+        """How far probabilities hold for the facts that people are shown; see ``trust.py``."""
+        return measure_reliability(self, split)
 
-        Known facts are left out: training's, and for the test split validation's too.
-        """
-        known = self._known_before(split)
-        best = best_candidates(self.scorer, known, self._held_out(split))
-        return reliability(best, self.calibration)
+    def trust(self, progress: ProgressFunction | None = None) -> Trust:
+        """What is said and what is true, in every place where people ask; see ``trust.py``."""
+        return measure_trust(self, progress)
 
     def conformal(self, coverage: float = 0.9) -> Conformal:
         """Answer sets that hold the answer with probability ``coverage``, fitted on the graph's validation split."""
@@ -253,11 +297,6 @@ class Run:
         """How often answer sets hold the answer on a held-out split, by direction, and how large they are."""
         known = [self.split(name) for name in SPLITS]
         return measure_coverage(self.scorer, self.conformal(coverage), known, self._held_out(split))
-
-    def _known_before(self, split: str) -> list[np.ndarray]:
-        if split not in SPLITS[1:]:
-            raise UnknownNameError(f"{split!r} is not held out, expected valid or test")
-        return [self.split(name) for name in SPLITS[: SPLITS.index(split)]]
 
     def _held_out(self, split: str) -> np.ndarray:
         """The triples of a split, or of two joined by a plus. Raises RunFolderError where there are none."""
@@ -340,8 +379,13 @@ class Run:
     @cached_property
     def predictor(self) -> Predictor:
         """Answers questions; known facts are those of all splits."""
-        splits = [self.split(name) for name in SPLITS]
-        return Predictor(self.scorer, self.entities, self.relations, splits, self.calibration)
+        return self.predictor_knowing(SPLITS)
+
+    def predictor_knowing(self, splits: Sequence[str]) -> Predictor:
+        """Answers questions where only facts of ``splits`` count as known; "train" is among them."""
+        rest = [name for name in splits if name != "train"]
+        known = [self.split(name) for name in ("train", *rest)]
+        return Predictor(self.scorer, self.entities, self.relations, known, self.calibration)
 
     def predict(
         self,
@@ -352,9 +396,10 @@ class Run:
         *,
         known: bool = False,
         typed: bool = True,
+        joined: bool = True,
     ) -> Predictions:
         """The ``k`` best completions of a question; see ``Predictor.predict``."""
-        return self.predictor.predict(head, relation, tail, k, known=known, typed=typed)
+        return self.predictor.predict(head, relation, tail, k, known=known, typed=typed, joined=joined)
 
     def top_missing(
         self,
@@ -370,9 +415,7 @@ class Run:
         """
         if set(missing_from) == set(SPLITS):
             return self.predictor.top_missing(k, typed=typed, progress=progress)
-        splits = [self.split(name) for name in missing_from]
-        asked = Predictor(self.scorer, self.entities, self.relations, splits, self.calibration)
-        facts = asked.top_missing(k, typed=typed, progress=progress)
+        facts = self.predictor_knowing(missing_from).top_missing(k, typed=typed, progress=progress)
         return Predictions(replace(fact, known=self.predictor.holds(fact)) for fact in facts)
 
     def retrieval(
@@ -382,6 +425,7 @@ class Run:
         ask: int | None = None,
         minutes: float | None = None,
         typed: bool = True,
+        missing_from: Sequence[str] = SPLITS,
     ) -> Retrieval:
         """A search for missing facts that asks this run only the questions that a faster one finds promising.
 
@@ -392,8 +436,10 @@ class Run:
             ask: how many questions this run is asked.
             minutes: instead of ``ask``, how long the search may take.
             typed: ask plausible heads only and take tails that have been seen there.
+            missing_from: as for ``top_missing``.
         """
-        return Retrieval(self.predictor, retriever_of(self, retriever), ask=ask, minutes=minutes, typed=typed)
+        slow = self.predictor if set(missing_from) == set(SPLITS) else self.predictor_knowing(missing_from)
+        return Retrieval(slow, retriever_of(self, retriever, slow), ask=ask, minutes=minutes, typed=typed)
 
     def score(self, triples: Iterable[tuple[str, str, str]]) -> Predictions:
         """Score and probability of whole triples of names."""

@@ -27,7 +27,7 @@ from tuckerkg.kernels.comparison import Comparison
 from tuckerkg.kernels.dot_product import DotProduct
 from tuckerkg.types import Precision
 
-FIT_QUESTIONS = 20_000  # of validation, to fit probabilities on; fewer where each costs much
+FIT_QUESTIONS = 20_000  # to fit probabilities on; fewer where each costs much
 
 
 @runtime_checkable
@@ -44,14 +44,22 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class SlowToAsk(Protocol):
-    """A scorer whose questions cost much: probabilities are fitted on ``fit_questions`` of validation, at most."""
+    """A scorer whose questions may cost much: probabilities are fitted on ``fit_questions``, at most."""
 
-    fit_questions: int
+    @property
+    def fit_questions(self) -> int:
+        """``FIT_QUESTIONS`` where they do not."""
+        ...
 
 
 def fit_questions(scorer: Scorer) -> int:
-    """How many questions of validation to fit probabilities on, at most."""
+    """How many questions to fit probabilities on, at most."""
     return scorer.fit_questions if isinstance(scorer, SlowToAsk) else FIT_QUESTIONS
+
+
+def is_slow(scorer: Scorer) -> bool:
+    """Whether questions cost so much that fewer are asked."""
+    return fit_questions(scorer) < FIT_QUESTIONS
 
 
 @runtime_checkable

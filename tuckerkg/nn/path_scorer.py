@@ -12,10 +12,12 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.graph.in_edges import in_edges
 from tuckerkg.graph.strongest_paths import LayeredEdges, WeighedPath, strongest_paths
 from tuckerkg.kernels.questions.graph import NO_FACTS, QuestionGraph, Trace
-from tuckerkg.nn.contracts import Scorer
+from tuckerkg.nn.contracts import FIT_QUESTIONS, Scorer
 from tuckerkg.nn.paths import PathModel
 
 DELETED = 24  # facts that are deleted one by one to find their order
+FIT_EDGES = 10**10
+FEWEST_QUESTIONS = 4_000
 FEW = 64  # facts that are left out question by question; more are taken out of the graph
 
 
@@ -30,8 +32,6 @@ class PathScorer(Scorer):
         removed: facts of ``train`` that no message may use, ``[k, 3]``.
     """
 
-    fit_questions = 4_000
-
     def __init__(
         self,
         model: PathModel,
@@ -44,6 +44,12 @@ class PathScorer(Scorer):
         self.num_entities = model.num_entities if num_entities is None else num_entities
         self.num_relations = model.num_relations
         self.graph = graph or QuestionGraph(in_edges(train, self.num_entities, self.num_relations))
+
+    @property
+    def fit_questions(self) -> int:
+        """As many as send messages over so many edges, ``FIT_EDGES``; at least ``FEWEST_QUESTIONS``."""
+        edges = 2 * max(len(self.train), 1) * self.model.layers
+        return min(FIT_QUESTIONS, max(FEWEST_QUESTIONS, FIT_EDGES // edges))
 
     def scores(self, heads: Tensor, relation_ids: Tensor) -> Tensor:
         """Raw scores of every entity as the tail: ``heads [B]``, ``relation_ids [B]`` below 2R -> ``[B, N]``."""

@@ -8,12 +8,12 @@ from itertools import islice
 import numpy as np
 import torch
 
-from tuckerkg.evaluation.calibration import Reliability
 from tuckerkg.evaluation.conformal import Coverage
 from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.predictor import Question
 from tuckerkg.inference.run import Run
+from tuckerkg.probability.reliability import Reliability
 from tuckerkg.reports.comparison import Part, parts_of
 from tuckerkg.storage.run_before import RunBefore
 from tuckerkg.types import JsonObject, LogFunction, ignore

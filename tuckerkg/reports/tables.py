@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
     from tuckerkg.data.dataset import Dataset
     from tuckerkg.data.load import Listed
-    from tuckerkg.evaluation.calibration import Reliability
     from tuckerkg.evaluation.conformal import Coverage
     from tuckerkg.evaluation.metrics import Evaluation, Metrics
     from tuckerkg.explain.explainer import Explanation, Standing
     from tuckerkg.inference.answers.predictions import Prediction
+    from tuckerkg.inference.trust import Trust
     from tuckerkg.paper.reproduce import Outcome
+    from tuckerkg.probability.reliability import Reliability
     from tuckerkg.reports.blends import BlendReport
     from tuckerkg.reports.comparison import Part, RunComparison
     from tuckerkg.reports.inspection import Inspection
@@ -102,16 +103,18 @@ def show_run_before(path: str, before: RunBefore, relations: bool = False) -> No
         _console().print(table)
 
 
-def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets: Coverage) -> None:
+def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets: Coverage, everywhere: Trust) -> None:
     """How far probabilities and answer sets can be trusted."""
-    table = Table(title="probabilities of the ten best candidates of each question", title_justify="left")
+    title = "probabilities of the ten best answers to questions that make sense, whether they have an answer or not"
+    table = Table(title=title, title_justify="left")
     for column in ("", "calibration error", "Brier score", "log loss"):
         table.add_column(column, justify="right" if column else "left")
     for name, found in (("fitted on validation", calibrated), ("plain sigmoid", plain_sigmoid)):
         table.add_row(name, f"{found.ece:.4f}", f"{found.brier:.4f}", f"{found.log_loss:.4f}")
     _console().print(table)
+    show_first(everywhere)
     bins = Table(title="probability and share that was true", title_justify="left")
-    for column in ("says", "true", "candidates"):
+    for column in ("says", "true", "facts"):
         bins.add_column(column, justify="right")
     for each in calibrated.bins:
         bins.add_row(f"{each.confidence:.1%}", f"{each.accuracy:.1%}", f"{each.count:,}")
@@ -121,6 +124,18 @@ def show_trust(calibrated: Reliability, plain_sigmoid: Reliability, answer_sets:
         f"{answer_sets.mean_size_tail:,.0f} entities on average, the head in {answer_sets.head:.1%} with "
         f"{answer_sets.mean_size_head:,.0f}"
     )
+
+
+def show_first(trust: Trust) -> None:
+    """What is said of the best missing facts, and what is true."""
+    table = Table(title="the best missing facts, where validation and test are hidden", title_justify="left")
+    for column in ("first", "says", "true", "true by test alone"):
+        table.add_column(column, justify="right")
+    for each in trust.first:
+        table.add_row(f"{each.count:,}", f"{each.said:.1%}", f"{each.true:.1%}", f"{each.true_by_test:.1%}")
+    _console().print(table)
+    errors = ", ".join(f"{name} {place.ece:.3f}" for name, place in trust.places.items())
+    print(f"expected calibration error: {errors}")
 
 
 def show_inspection(found: Inspection, relations: int) -> None:
@@ -183,13 +198,16 @@ def show_predictions(facts: Sequence[Prediction] | pl.DataFrame, form: str, *, g
         table.add_column(column, justify="right")
     for column in ("head", "relation", "tail"):
         table.add_column(column)
-    for column in ("probability", "score", "known"):
+    judged = "verdict" in frame.columns
+    for column in ("probability", "score", "known", *(("true", "wrong in") if judged else ())):
         table.add_column(column, justify="right")
     for number, row in enumerate(frame.iter_rows(named=True), 1):
         first = (str(row["question"]), str(row["rank"])) if asked else (str(number),)
         names = (Text(printable(row[name])) for name in ("head", "relation", "tail"))
         known = "known" if row["known"] else ""
-        table.add_row(*first, *names, f"{row['probability']:.4f}", f"{row['score']:.3f}", known)
+        wrong = "" if row.get("error_rate") is None else f"{row['error_rate']:.0%}"
+        verdict = (row["verdict"] or "", wrong) if judged else ()
+        table.add_row(*first, *names, f"{row['probability']:.4f}", f"{row['score']:.3f}", known, *verdict)
     _console().print(table)
 
 

@@ -185,6 +185,13 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         """Many questions at once."""
         return JSONResponse({"answers": await service.ask(asked.questions)})
 
+    @app.post("/api/score", tags=["links"])
+    async def score(asked: schemas.AskedFacts) -> schemas.JudgedFacts:
+        """Whole facts: their probabilities, and whether they are true."""
+        work = asyncio.to_thread(service.ready().score, asked.facts)
+        facts = await service.within_time(work)
+        return schemas.JudgedFacts(facts=[schemas.JudgedFact(**fact.as_dict()) for fact in facts])
+
     @app.post("/api/explain", tags=["links"])
     async def explain(asked: schemas.AskedWhy) -> schemas.Why:
         """Why a fact is believed: edges that carried it, what is left without them, paths."""

@@ -76,9 +76,10 @@ class Client:
         *,
         known: bool = False,
         typed: bool = True,
+        joined: bool | None = None,
     ) -> list[dict[str, Any]]:
-        """Missing links, the best first."""
-        asked = _question(head, relation, tail, k, known, typed)
+        """Missing links, the best first; ``joined`` as in ``Run.predict``, None: where the run is quick to ask."""
+        asked = _question(head, relation, tail, k, known, typed) | {"joined": joined}
         found: list[dict[str, Any]] = self._post("/api/predict", asked)["answers"]
         return found
 
@@ -86,6 +87,12 @@ class Client:
         """Many questions, each a mapping with what ``predict`` takes."""
         asked = {"questions": [dict(question) for question in questions]}
         found: list[list[dict[str, Any]]] = self._post("/api/predict/batch", asked)["answers"]
+        return found
+
+    def score(self, facts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
+        """Whole triples with their probabilities, and whether they are true."""
+        asked = {"facts": [{"head": head, "relation": relation, "tail": tail} for head, relation, tail in facts]}
+        found: list[dict[str, Any]] = self._post("/api/score", asked)["facts"]
         return found
 
     def explain(self, head: str, relation: str, tail: str, k: int = 5) -> dict[str, Any]:

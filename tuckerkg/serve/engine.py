@@ -15,10 +15,11 @@ import numpy as np
 
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.evaluation.protocol import split_sha256
+from tuckerkg.graph.type_constraints import plausible_questions
 from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.predictor import Question
 from tuckerkg.inference.run import Run
-from tuckerkg.inference.type_constraints import plausible_heads
+from tuckerkg.nn.contracts import is_slow
 from tuckerkg.serve import schemas
 from tuckerkg.serve.missing_search import MissingSearch, Requests
 
@@ -43,7 +44,8 @@ class Engine:
         self.run.scorer  # noqa: B018  (loaded before the service is ready)
         self.run.calibration  # noqa: B018
         self.run.explainer  # noqa: B018
-        self._heads, self._tails = (self._plausible(columns) for columns in ([0, 1, 2], [2, 1, 0]))
+        plausible = plausible_questions(self.triples, len(run.entities), len(run.relations)).numpy()
+        self._heads, self._tails = np.hsplit(plausible, 2)
         self.answer([schemas.Asked(head=run.entities.labels[0], relation=run.relations.labels[0])])
 
     # ------------------------------------------------------------------------------------------ entities
@@ -155,10 +157,6 @@ class Engine:
         found.sort(key=lambda each: (-each.known, each.relation))
         return schemas.Suggestions(entity=self.entity(number), suggestions=found)
 
-    def _plausible(self, columns: list[int]) -> np.ndarray:
-        turned = np.ascontiguousarray(self.triples[:, columns])
-        return plausible_heads(turned, len(self.run.entities), len(self.run.relations)).numpy()
-
     @cached_property
     def relations(self) -> schemas.Relations:
         """All relations, most facts first."""
@@ -196,15 +194,32 @@ class Engine:
         questions = [self.question(asked) for asked in many]
         found: list[list[Prediction]] = [[] for _ in many]
         plain = [place for place, question in enumerate(questions) if question is not None]
-        answers = self.predictor.answer_many([question for question in questions if question is not None])
-        for place, facts in zip(plain, answers, strict=True):
-            found[place] = facts
+        for joined in (True, False):
+            places = [place for place in plain if self._joins(many[place]) is joined]
+            asked_here = [question for place in places if (question := questions[place]) is not None]
+            for place, facts in zip(places, self.predictor.answer_many(asked_here, joined), strict=True):
+                found[place] = facts
         for place, asked in enumerate(many):
             if questions[place] is None:
                 found[place] = self.predictor.predict(
-                    asked.head, None, asked.tail, asked.k, known=asked.known, typed=asked.typed
+                    asked.head,
+                    None,
+                    asked.tail,
+                    asked.k,
+                    known=asked.known,
+                    typed=asked.typed,
+                    joined=self._joins(asked),
                 )
         return found
+
+    def _joins(self, asked: schemas.Asked) -> bool:
+        """Whether probabilities come from both questions of a fact: each answer costs one question more."""
+        return not is_slow(self.run.scorer) if asked.joined is None else asked.joined
+
+    def score(self, facts: Sequence[schemas.Triple]) -> list[Prediction]:
+        """Whole triples with their probabilities and verdicts. Raises UnknownNameError."""
+        with self._requests:
+            return self.run.score([(fact.head, fact.relation, fact.tail) for fact in facts])
 
     def explain(self, asked: schemas.AskedWhy) -> dict[str, Any]:
         """An explanation as JSON. Raises UnknownNameError."""

@@ -19,6 +19,7 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.ranking import questions_at_once
 from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.run import Run
+from tuckerkg.probability.weigher import Found
 
 KEPT = 100  # facts
 MINUTES = 2.0  # that the search may take
@@ -119,13 +120,19 @@ class MissingSearch:
         part = max(1, int(PART / max(each, 1e-9)))
         if part >= questions_at_once(len(self.run.entities)):
             return predictor.top_missing(KEPT, questions=questions, progress=self._tell)
-        best: list[Prediction] = []
+        weigher, count = predictor.weigher, predictor.shortlist_size(KEPT)
+        best = Found.joined([])
         for first in range(0, len(questions), part):
             self.requests.wait(WAIT)
-            best += predictor.top_missing(KEPT, questions=questions[first : first + part])
-            best = sorted(best, key=lambda fact: -fact.probability)[:KEPT]
+            best = Found.joined([best, predictor.shortlist(questions[first : first + part], count)])
+            best = best.rows(torch.argsort(weigher.logits_of_question(best), descending=True, stable=True)[:count])
             self._tell(min(first + part, len(questions)), len(questions))
-        return best
+        logits = []
+        for first in range(0, len(best.answers), part):
+            self.requests.wait(WAIT)
+            logits.append(weigher.logits(best.rows(torch.arange(first, min(first + part, len(best.answers))))))
+            self._tell(len(questions), len(questions))
+        return predictor.most_probable(best, torch.cat([torch.empty(0, dtype=torch.float64), *logits]), KEPT)
 
     def _tell(self, done: int, total: int) -> None:
         self.progress = (done, total)

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from tuckerkg.types import Basis, Verdict
+
 MOST_ANSWERS = 1_000
 MOST_QUESTIONS = 256
 LONGEST_LABEL = 4_096
@@ -34,6 +36,8 @@ class Asked(_Body):
     k: Count = 10
     known: Annotated[bool, Field(strict=True)] = False
     typed: Annotated[bool, Field(strict=True)] = True
+    joined: Annotated[bool, Field(strict=True)] | None = None
+    """Whether probabilities come from both questions of a fact; null: where the run is quick to ask."""
 
     @model_validator(mode="after")
     def _leaves_something_open(self) -> Asked:
@@ -46,6 +50,20 @@ class AskedBatch(_Body):
     """Many questions at once."""
 
     questions: Annotated[list[Asked], Field(min_length=1, max_length=MOST_QUESTIONS)]
+
+
+class Triple(_Body):
+    """A fact by its names or labels."""
+
+    head: Name
+    relation: Name
+    tail: Name
+
+
+class AskedFacts(_Body):
+    """Facts to weigh."""
+
+    facts: Annotated[list[Triple], Field(min_length=1, max_length=MOST_QUESTIONS)]
 
 
 class AskedWhy(_Body):
@@ -69,11 +87,28 @@ class Fact(BaseModel):
 
 
 class Answer(Fact):
-    """A fact that may be missing; ``known`` says that the graph holds it."""
+    """A fact that may be missing; ``known`` says that the graph holds it.
+
+    ``basis`` names the questions that the probability comes from: "both" that the fact answers, "tail" or "head".
+    """
 
     score: float
     probability: float
+    basis: Basis
     known: bool
+
+
+class JudgedFact(Answer):
+    """A fact that was asked about: whether it is true, and how often such a verdict was wrong on validation."""
+
+    verdict: Verdict | None
+    error_rate: float | None
+
+
+class JudgedFacts(BaseModel):
+    """In the order in which they were asked."""
+
+    facts: list[JudgedFact]
 
 
 class Answers(BaseModel):

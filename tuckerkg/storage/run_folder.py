@@ -200,7 +200,7 @@ class RunFolder:
         write_sealed(path, {"calibration.safetensors": safetensors.torch.save(dict(tensors))})
 
     def _calibration_path(self, step: int, version: int) -> Path:
-        return self.path / "calibration" / f"step-{step:08d}-version-{version:04d}"
+        return self.path / "calibration" / f"step-{step:08d}-version-{version:04d}-joined"
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the run folder for training. The system frees it when this process dies, however it dies.

@@ -21,7 +21,7 @@ from tuckerkg.inference.answers.predictions import Prediction, Predictions
 from tuckerkg.inference.query_files import ask_file, score_file
 from tuckerkg.training.callbacks import NullCallback
 
-FACT = Prediction("Ann", "knows", "Bob", 1.25, 0.75, False, "http://x/ann", "http://x/knows", "http://x/bob")
+FACT = Prediction("Ann", "knows", "Bob", 1.25, 0.75, "both", False, "http://x/ann", "http://x/knows", "http://x/bob")
 ODD = replace(FACT, head="a\tb\nc", head_label='odd "name" <x>', relation_label="is a", tail_label="_:g-1")
 LITERAL = replace(FACT, tail_label='"42"^^<http://www.w3.org/2001/XMLSchema#integer>')
 FACTS = [FACT, ODD, LITERAL]
@@ -40,7 +40,7 @@ def test_tables_hold_every_fact(tmp_path):
 def test_tsv_has_one_line_per_fact_whatever_names_hold(tmp_path):
     write_predictions(FACTS, tmp_path / "a.tsv")
     rows = [line.split("\t") for line in (tmp_path / "a.tsv").read_text(encoding="utf-8").splitlines()]
-    assert [len(row) for row in rows] == [9] * 4
+    assert [len(row) for row in rows] == [10] * 4
     assert rows[2][0] == "a\\tb\\nc"
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tuckerkg.data.labels import Labels
 from tuckerkg.inference.answers.predictions import Prediction, Predictions
+from tuckerkg.probability.features import BASES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +26,7 @@ class Answers:
     facts: Tensor  # [n, 3] head, relation below R, tail
     scores: Tensor  # [n]
     probabilities: Tensor  # [n] float64
+    basis: Tensor  # [n] places in BASES: the questions that the probability comes from
     known: Tensor  # [n] bool, whether the graph holds the fact
 
     @classmethod
@@ -33,8 +35,12 @@ class Answers:
         columns = list(zip(*(vars(part).values() for part in parts), strict=True))
         if not columns:
             none, floats = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
-            return cls(none, none, none.view(0, 3), floats, floats, none.bool())
+            return cls(none, none, none.view(0, 3), floats, floats, none, none.bool())
         return cls(*(torch.cat(column) for column in columns))
+
+    def rows(self, chosen: Tensor) -> Answers:
+        """Some of them."""
+        return Answers(*(column[chosen] for column in vars(self).values()))
 
     def of(self, questions: Tensor) -> Answers:
         """Those of ``questions [Q]`` in that order, numbered by it; a question may come several times."""
@@ -50,7 +56,7 @@ class Answers:
     def predictions(self, entities: Labels, relations: Labels) -> Predictions:
         """With names."""
         heads, relation_ids, tails = (column.tolist() for column in self.facts.unbind(1))
-        rest = (column.tolist() for column in (self.scores, self.probabilities, self.known))
+        rest = (column.tolist() for column in (self.scores, self.probabilities, self.basis, self.known))
         return Predictions(
             Prediction(
                 head=entities.shown(head),
@@ -58,12 +64,13 @@ class Answers:
                 tail=entities.shown(tail),
                 score=score,
                 probability=probability,
+                basis=BASES[basis],
                 known=is_known,
                 head_label=entities.labels[head],
                 relation_label=relations.labels[relation],
                 tail_label=entities.labels[tail],
             )
-            for head, relation, tail, score, probability, is_known in zip(
+            for head, relation, tail, score, probability, basis, is_known in zip(
                 heads, relation_ids, tails, *rest, strict=True
             )
         )
@@ -85,6 +92,7 @@ class Answers:
                 **shown,
                 "score": self.scores.double().numpy(),
                 "probability": self.probabilities.numpy(),
+                "basis": pl.Series(BASES, dtype=pl.String).gather(self.basis.numpy()),
                 "known": self.known.numpy(),
                 **labels,
             }

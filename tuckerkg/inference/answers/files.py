@@ -63,6 +63,8 @@ def tsv(facts: Sequence[Prediction] | pl.DataFrame, *, guard: bool = True) -> by
 
     ``guard`` puts an apostrophe before a name that a spreadsheet would run as a formula.
     """
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
     frame = as_frame(facts)
     columns = []
     for name in frame.columns:
@@ -70,10 +72,18 @@ def tsv(facts: Sequence[Prediction] | pl.DataFrame, *, guard: bool = True) -> by
         if name in NAMES:
             cells = {value: _cell(value, guard=guard) for value in set(values)}
             columns.append([cells[value] for value in values])
+        elif frame.schema[name] == pl.String:
+            columns.append([value or "" for value in values])
         else:
-            columns.append([f"{value:.6g}" if isinstance(value, float) else str(int(value)) for value in values])
+            columns.append([_number(value) for value in values])
     lines = ["\t".join(frame.columns), *map("\t".join, zip(*columns, strict=True))]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(int(value))
 
 
 def _cell(name: str, *, guard: bool) -> str:

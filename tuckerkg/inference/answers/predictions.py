@@ -7,19 +7,21 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from tuckerkg.types import JsonObject
+from tuckerkg.types import Basis, JsonObject, Verdict
 
 if TYPE_CHECKING:
     import polars as pl
 
-COLUMNS = ("head", "relation", "tail", "score", "probability", "known", "head_label", "relation_label", "tail_label")
+LABELS = ("head_label", "relation_label", "tail_label")
+COLUMNS = ("head", "relation", "tail", "score", "probability", "basis", "known", *LABELS)
 
 
 @dataclass(frozen=True)
 class Prediction:
     """One candidate fact, in readable names and in the data's labels.
 
-    ``probability`` comes from ``score``; ``known`` says that the graph holds the fact.
+    ``probability`` comes from the scores of both questions that the fact answers, ``basis`` "both", or from those of
+    its "tail" or "head" question alone; ``known`` says that the graph holds the fact.
     """
 
     head: str
@@ -27,6 +29,7 @@ class Prediction:
     tail: str
     score: float
     probability: float
+    basis: Basis
     known: bool
     head_label: str
     relation_label: str
@@ -41,6 +44,17 @@ class Prediction:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Judged(Prediction):
+    """A fact that was asked about: ``verdict`` is yes, no or unsure, ``error_rate`` how often such a verdict was wrong.
+
+    Both are None without fitted probabilities, the rate for unsure ones.
+    """
+
+    verdict: Verdict | None = None
+    error_rate: float | None = None
+
+
 class Predictions(list[Prediction]):
     """Predictions, best first."""
 
@@ -53,16 +67,21 @@ class Predictions(list[Prediction]):
             "probability": pl.Float64,
             "known": pl.Boolean,
         }
+        if self and all(isinstance(fact, Judged) for fact in self):
+            kinds |= {"verdict": pl.String, "error_rate": pl.Float64}
         return pl.DataFrame([fact.as_dict() for fact in self], schema=kinds)
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
+        judged = bool(self) and all(isinstance(fact, Judged) for fact in self)
         rows = "".join(
             f"<tr><td>{escape(fact.head)}</td><td>{escape(fact.relation)}</td><td>{escape(fact.tail)}</td>"
-            f"<td>{fact.probability:.1%}</td><td>{fact.score:.3f}</td><td>{'yes' if fact.known else ''}</td></tr>"
+            f"<td>{fact.probability:.1%}</td><td>{fact.score:.3f}</td><td>{'yes' if fact.known else ''}</td>"
+            + (f"<td>{fact.verdict or ''}</td>" if isinstance(fact, Judged) and judged else "")
+            + "</tr>"
             for fact in self
         )
-        names = ("head", "relation", "tail", "probability", "score", "known")
+        names = ("head", "relation", "tail", "probability", "score", "known", *(("true",) if judged else ()))
         header = "".join(f"<th>{name}</th>" for name in names)
         return f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
 

@@ -139,7 +139,7 @@ async function entity(signal, label) {
 async function ask(signal, label, relation, place, known = "new", kind = "typed") {
   if (place !== "head" && place !== "tail") throw new Problem(404, "There is no such page here.");
   const options = { known: known === "known", typed: kind !== "any" };
-  const { answers } = await post("/api/predict", { [place]: label, relation, k: 25, ...options }, signal);
+  const { answers } = await post("/api/predict", { [place]: label, relation, k: 25, joined: true, ...options }, signal);
   const about = answers[0] ?? (await get("/api/facts", { entity: label, limit: 1 }, signal));
   const name = about[place] ?? about.entity.title, said = about.relation ?? relation;
   const toggle = (text, on, next) => make("label", {}, make("input", { type: "checkbox", checked: on, onchange: () => { location.hash = next; } }), ` ${text}`);

@@ -67,24 +67,23 @@ def open_questions(triples: np.ndarray, num_entities: int, num_relations: int) -
     pairs, answers = np.unique(triples[:, :2], axis=0, return_counts=True)
     most = np.zeros(num_relations, dtype=np.int64)
     np.maximum.at(most, pairs[:, 1], answers)
-    is_open = plausible_heads(triples, num_entities, num_relations)
+    is_open = plausible_questions(triples, num_entities, num_relations)[:, :num_relations]
     single = most[pairs[:, 1]] == 1
     is_open[pairs[single, 0], pairs[single, 1]] = False
     return np.asarray(is_open.nonzero()).astype(np.int64)
 
 
-def plausible_heads(triples: np.ndarray, num_entities: int, num_relations: int) -> Tensor:
-    """Which entities may be heads of which relations, ``[N, R]``."""
-    is_head = torch.zeros(num_entities, num_relations, dtype=torch.bool)
-    is_tail = torch.zeros_like(is_head)
+def plausible_questions(triples: np.ndarray, num_entities: int, num_relations: int) -> Tensor:
+    """Which entities may be heads of which relations, and of their inverses r + R, ``[N, 2R]``."""
+    slots = torch.zeros(num_entities, 2 * num_relations, dtype=torch.bool)
     heads, relation_ids, tails = torch.from_numpy(triples).unbind(1)
-    is_head[heads, relation_ids] = True
-    is_tail[tails, relation_ids] = True
-    if num_entities * 2 * num_relations > MOST_CELLS:
-        return is_head
-    slots = torch.cat([is_head, is_tail], 1).float()  # [N, 2R]
-    shared = is_head.float().T @ slots  # [R, 2R] how many heads of r have each slot
-    typical = (shared > 0.5 * is_head.sum(0)[:, None]).float()
-    typical[torch.arange(num_relations), torch.arange(num_relations)] = 0.0  # being asked for r itself tells nothing
-    wanted = typical.sum(1)  # [R]
-    return is_head | ((slots @ typical.T > 0.5 * wanted) & (wanted > 0))
+    slots[heads, relation_ids] = True
+    slots[tails, relation_ids + num_relations] = True
+    if slots.numel() > MOST_CELLS:
+        return slots
+    has = slots.float()
+    shared = has.T @ has  # [2R, 2R] how many entities of a slot have each other slot
+    typical = (shared > 0.5 * shared.diagonal()[:, None]).float()
+    typical.fill_diagonal_(0.0)  # being asked for a slot itself tells nothing
+    wanted = typical.sum(1)  # [2R]
+    return slots | ((has @ typical.T > 0.5 * wanted) & (wanted > 0))

@@ -1,0 +1,203 @@
+"""From scores to probabilities that mean something, fitted on validation alone.
+
+A probability says: of the facts that were hidden as validation and test were, this share is true. It is a logistic
+regression on what ``features.py`` names, over the facts that people are shown (``population.py``), with effects of
+each relation drawn towards the whole graph the fewer facts a relation has. There are three: from the tail question
+alone, from the head question alone, and from both, which is the one probability of a fact, whichever way it is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.errors import TuckerkgError
+from tuckerkg.nn.contracts import Scorer, fit_questions, is_slow
+from tuckerkg.probability.features import BASES, GraphFacts, rising_columns, share_columns
+from tuckerkg.probability.logistic import Labelled, Logistic, fit
+from tuckerkg.probability.population import Shown, are_in, shown_facts
+from tuckerkg.probability.verdicts import Verdicts, fit_on, fit_verdicts
+from tuckerkg.types import Basis
+
+FACTS = 30_000  # to fit on, where a question costs little
+FACTS_PER_QUESTION = 1.5  # where it costs much
+QUESTIONS_PER_VERDICT = 4  # one true fact, and two false ones with two questions each, cost about so many
+FEW = 20  # true facts of one direction; with fewer, those of both directions are taken
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Turns shares into logits of probabilities. Without regressions it is the plain sigmoid of the score.
+
+    Attributes:
+        hidden: the share of all facts that was hidden when it was fitted, or of true ones among the labelled: the base
+            rate.
+        shift: added to every logit; another base rate, or none.
+        verdicts: whether facts are true, by thresholds; None where no false fact could be made.
+        labelled: what labelled facts change about the logits.
+    """
+
+    regressions: Mapping[Basis, Logistic] = field(default_factory=dict)
+    hidden: float = 0.0
+    shift: float = 0.0
+    verdicts: Verdicts | None = None
+    labelled: Logistic | None = None
+
+    @property
+    def fitted(self) -> bool:
+        """False for the plain sigmoid."""
+        return bool(self.regressions)
+
+    def logits(self, graph: GraphFacts, facts: Tensor, shares: Tensor, basis: Basis = "both") -> Tensor:
+        """``facts [n, 3]`` with log shares ``[n, 2]`` -> ``[n]``.
+
+        The share of a question that is not in ``basis`` is not read.
+        """
+        features = graph.features(facts, shares, basis)
+        logits = self.regressions[basis].logits(features, facts[:, 1])
+        if self.labelled is not None:
+            logits = self.labelled.logits(logits[:, None], facts[:, 1])
+        return logits + self.shift
+
+    def judge(self, logits: Tensor, relation_ids: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Verdicts and their error rates ``[n]`` of facts with these logits, at any base rate; None where none fit."""
+        return None if self.verdicts is None else self.verdicts.of(logits - self.shift, relation_ids)
+
+    def at_base_rate(self, rate: float) -> Calibration:
+        """The same where ``rate`` of all facts are missing, instead of the share that was hidden for the fit.
+
+        The odds of every fact change by the ratio of the odds of the two rates.
+        """
+        if not 0.0 < rate < 1.0:
+            raise TuckerkgError(f"the base rate is {rate}, expected the share of facts that are missing, such as 0.1")
+        if not self.fitted:
+            raise TuckerkgError("a base rate needs fitted probabilities, and these are plain sigmoids of the score")
+        return replace(self, shift=_logit(rate) - _logit(self.hidden))
+
+    def with_labels(self, logits: Tensor, relation_ids: Tensor, is_true: Tensor, num_relations: int) -> Calibration:
+        """Fitted on labelled facts with logits ``[n]`` of this one.
+
+        Of facts like these, a probability is the share that is true. ``is_true [n]`` has facts of both kinds.
+        """
+        ones = torch.ones_like(logits)
+        labels = Labelled(logits[:, None], relation_ids, is_true, ones, ones)
+        changed = fit(labels, num_relations, [0])
+        new = changed.logits(logits[:, None], relation_ids)
+        verdicts = fit_on(new, relation_ids, is_true, num_relations)
+        return replace(self, labelled=changed, verdicts=verdicts, hidden=float(is_true.double().mean()), shift=0.0)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fitted numbers, to be stored; none for the plain sigmoid."""
+        if not self.fitted:
+            return {}
+        found = {"hidden": torch.tensor(self.hidden, dtype=torch.float64)}
+        for part, fitted in (*self.regressions.items(), ("verdicts", self.verdicts), ("labelled", self.labelled)):
+            if fitted is not None:
+                found |= {f"{part}.{name}": value for name, value in fitted.tensors().items()}
+        return found
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Calibration:
+        """The calibration that ``tensors`` came from; those of earlier versions of the program count as none."""
+        if "hidden" not in tensors:
+            return cls()
+        parts: dict[str, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            part, _, name = key.partition(".")
+            parts.setdefault(part, {})[name] = value
+        return cls(
+            {basis: Logistic.from_tensors(parts[basis]) for basis in BASES},
+            float(tensors["hidden"]),
+            verdicts=Verdicts.from_tensors(parts["verdicts"]) if "verdicts" in parts else None,
+            labelled=Logistic.from_tensors(parts["labelled"]) if "labelled" in parts else None,
+        )
+
+
+def _logit(share: float) -> float:
+    return math.log(share) - math.log1p(-share)
+
+
+def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_test: int) -> Calibration:
+    """Fit on validation.
+
+    Args:
+        train: what the scorer has seen.
+        valid: a part of what was hidden.
+        num_test: how many other facts were hidden in the same way; they are not read.
+    """
+    graph = GraphFacts(train, scorer.num_entities, scorer.num_relations)
+    questions = fit_questions(scorer)
+    facts = int(FACTS_PER_QUESTION * questions) if is_slow(scorer) else FACTS
+    for typed in (True, False):  # where every entity is new to its place, no typed answer is true
+        shown = shown_facts(scorer, graph, valid, questions, facts, typed=typed, all_answers=True)
+        if are_in(shown.facts, valid, graph).any():
+            break
+    else:
+        return Calibration()
+    halves = np.array_split(np.random.default_rng(0).permutation(len(valid)), 2)
+    situations = [(graph, valid)] + [(graph.with_held_out(valid[half]), np.delete(valid, half, 0)) for half in halves]
+    regressions = {
+        basis: fit(
+            _labelled(situations, shown, basis, num_test),
+            scorer.num_relations,
+            share_columns(basis),
+            rising_columns(basis),
+        )
+        for basis in BASES
+    }
+    hidden = (len(valid) + num_test) / (len(train) + len(valid) + num_test)
+    fitted = Calibration(regressions, hidden)
+    verdicts = fit_verdicts(
+        scorer,
+        graph,
+        lambda facts, shares: fitted.logits(graph, facts, shares),
+        valid,
+        len(valid) / (len(valid) + num_test),
+        most=max(1, questions // QUESTIONS_PER_VERDICT),
+    )
+    return replace(fitted, verdicts=verdicts)
+
+
+def _labelled(situations: list[tuple[GraphFacts, np.ndarray]], shown: Shown, basis: Basis, num_test: int) -> Labelled:
+    """Shown facts to fit on.
+
+    In each of ``situations`` some facts of validation are known, though the scorer has not seen them, and the others
+    are to be found. The first one has none; of the others only questions count that have such an answer, so that it
+    is learnt how far a known answer lowers the rest.
+    """
+    found = []
+    for place, (graph, wanted) in enumerate(situations):
+        heads, relation_ids, tails = shown.facts.unbind(1)
+        rows = ~graph.known.hold(heads, relation_ids, tails)
+        if place:
+            rows &= _has_held_out(graph, heads, relation_ids) | _has_held_out(
+                graph, tails, relation_ids + graph.num_relations
+            )
+        facts = shown.facts[rows]
+        share = len(wanted) / max(len(wanted) + num_test, 1)
+        found.append(
+            (
+                graph.features(facts, shown.shares[rows], basis),
+                facts[:, 1],
+                are_in(facts, wanted, graph),
+                torch.full((len(facts),), share, dtype=torch.float64),
+                shown.weights[rows],
+                shown.asked_tail[rows],
+            )
+        )
+    *columns, asked_tail = (torch.cat(column) for column in zip(*found, strict=True))
+    labelled = Labelled(*columns)
+    asked = asked_tail if basis == "tail" else ~asked_tail
+    if basis != "both" and int((labelled.is_true & asked).sum()) >= FEW:
+        labelled = labelled.rows(asked)
+    per_true = labelled.weights[labelled.is_true].mean()  # so that the penalties know how many were really seen
+    return replace(labelled, weights=labelled.weights / per_true)
+
+
+def _has_held_out(graph: GraphFacts, anchors: Tensor, relation_ids: Tensor) -> Tensor:
+    return graph.known.counts(anchors, relation_ids) > graph.seen.counts(anchors, relation_ids)

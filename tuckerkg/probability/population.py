@@ -1,0 +1,194 @@
+"""The facts that people are shown: the best answers to questions that make sense, whether they have one or not.
+
+Probabilities are fitted on these, not only on questions that are known to have an answer, and measured on these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuckerkg.data.triple_sets import add_inverses
+from tuckerkg.evaluation.ranking import ScoredChunk, score_chunks
+from tuckerkg.graph.known_tails import KnownTails, rows_of
+from tuckerkg.kernels.topk import top_of_rows
+from tuckerkg.nn.contracts import Scorer
+from tuckerkg.probability.features import GraphFacts
+from tuckerkg.probability.shares import log_shares
+
+CANDIDATES = 10  # of each question
+OTHERS = 2  # answers of a question that are not among these, in a sample of all
+SENSELESS = 0.05  # questions that make no sense, for each one that does: they are asked too
+
+
+@dataclass(frozen=True)
+class Shown:
+    """n facts that were shown as answers, with their shares of both questions."""
+
+    facts: Tensor  # [n, 3] relation below R
+    asked_tail: Tensor  # [n] whether the tail was asked for, else the head
+    shares: Tensor  # [n, 2] log share of the tail question and of the head question
+    weights: Tensor  # [n] how many shown facts each stands for
+
+
+def shown_facts(
+    scorer: Scorer,
+    graph: GraphFacts,
+    held_out: np.ndarray,
+    questions: int,
+    most_facts: int,
+    *,
+    typed: bool = True,
+    all_answers: bool = False,
+    seed: int = 0,
+) -> Shown:
+    """A sample of the facts that are shown, or of all that could be.
+
+    Args:
+        held_out: facts whose questions are asked more often than others, and that are kept where they are shown; the
+            weights make up for it.
+        questions: how many to ask.
+        most_facts: how many shown facts to keep, about. Each costs a question in the other direction.
+        typed: take answers that have been seen in that place of the relation, where the question makes sense.
+        all_answers: sample those that are not among a question's best, too.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    queries, weights = sample_questions(graph, held_out, questions, generator)
+    deep = (KnownTails.from_splits([held_out], graph.num_relations), generator) if all_answers else None
+    shown = _answers(scorer, graph, queries, weights, typed, deep)
+    is_held = are_in(shown.facts, held_out, graph)
+    own = torch.where(shown.asked_tail, shown.shares[:, 0], shown.shares[:, 1])
+    size = torch.exp(0.5 * own) * shown.weights  # the spread of a rare event goes with the root of its chance
+    chance = (size * (most_facts / size.sum().clamp(min=1e-300))).clamp(max=1.0)
+    chance[is_held] = 1.0
+    kept = torch.rand(len(chance), generator=generator, dtype=torch.float64) < chance
+    return _with_other_shares(
+        scorer,
+        graph,
+        Shown(shown.facts[kept], shown.asked_tail[kept], shown.shares[kept], (shown.weights / chance)[kept]),
+    )
+
+
+def sample_questions(
+    graph: GraphFacts, held_out: np.ndarray, most: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Questions ``[Q, 2]`` of both directions and how many others each stands for, ``[Q]``.
+
+    All that make sense, or a sample: half of it of those that ``held_out`` answers. Some make no sense.
+    """
+    pairs = graph.plausible.nonzero()  # [P, 2]
+    weights = torch.ones(len(pairs), dtype=torch.float64)
+    if len(pairs) > most:
+        asked = add_inverses(held_out, graph.num_relations)
+        keys = pairs[:, 0] * 2 * graph.num_relations + pairs[:, 1]
+        has = torch.from_numpy(np.isin(keys.numpy(), asked[:, 0] * 2 * graph.num_relations + asked[:, 1]))
+        parts = []
+        left = most
+        for stratum, count in ((has.nonzero()[:, 0], most // 2), ((~has).nonzero()[:, 0], None)):
+            taken = _some(stratum, left if count is None else count, generator)
+            weights[taken] = len(stratum) / max(len(taken), 1)
+            left -= len(taken)
+            parts.append(taken)
+        chosen = torch.cat(parts).sort().values
+        pairs, weights = pairs[chosen], weights[chosen]
+    count = max(1, int(SENSELESS * len(pairs)))
+    drawn = torch.stack([torch.randint(size, (4 * count,), generator=generator) for size in graph.plausible.shape], 1)
+    senseless = drawn[~graph.plausible[drawn[:, 0], drawn[:, 1]]][:count]
+    return torch.cat([pairs, senseless]), torch.cat([weights, torch.ones(len(senseless), dtype=torch.float64)])
+
+
+def _some(values: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    return values[torch.randperm(len(values), generator=generator)[:count]]
+
+
+def _answers(
+    scorer: Scorer,
+    graph: GraphFacts,
+    queries: Tensor,
+    weights: Tensor,
+    limited: bool,
+    deep: tuple[KnownTails, torch.Generator] | None,
+) -> Shown:
+    """The best unknown answers to ``queries [Q, 2]``; if ``limited``, to those that make sense, of the right type.
+
+    With ``deep``, held-out facts and a generator, also the held-out ones among the other answers of the right type, and
+    some random others, which stand for all of them.
+    """
+    makes_sense = graph.plausible[queries[:, 0], queries[:, 1]] & limited
+    found = []
+    for chunk in score_chunks(scorer, queries[:, 0], queries[:, 1], graph.known):
+        totals = torch.logsumexp(chunk.scores, 1).double()
+        scores = chunk.hide_known()
+        typed = makes_sense[chunk.first : chunk.first + len(chunk.heads)].nonzero()[:, 0]
+        part = scores[typed]
+        graph.types.leave_only(part, chunk.heads[typed], chunk.relation_ids[typed])
+        scores[typed] = part
+        best, places = top_of_rows(scores, min(CANDIDATES, scorer.num_entities))
+        rows, columns = (best > -torch.inf).nonzero().unbind(1)
+        parts = [(rows, places[rows, columns], torch.ones(len(rows), dtype=torch.float64))]
+        if deep is not None:
+            parts += _others(chunk, graph, best[:, -1], typed, *deep)
+        rows, answers, stands_for = (torch.cat(column) for column in zip(*parts, strict=True))
+        share = scores[rows, answers].double() - totals[rows]
+        asked = chunk.heads[rows], chunk.relation_ids[rows]
+        found.append((*asked, answers, share, stands_for * weights[chunk.first + rows]))
+    if not found:
+        none = torch.empty(0, dtype=torch.float64)
+        return Shown(none.long().view(0, 3), none.bool(), none.view(0, 2), none)
+    anchors, relation_ids, answers, share, stands_for = (torch.cat(column) for column in zip(*found, strict=True))
+    asked_tail = relation_ids < graph.num_relations
+    heads, tails = torch.where(asked_tail, anchors, answers), torch.where(asked_tail, answers, anchors)
+    facts = torch.stack([heads, relation_ids % graph.num_relations, tails], 1)
+    missing = torch.full_like(share, torch.nan)
+    shares = torch.stack([torch.where(asked_tail, share, missing), torch.where(asked_tail, missing, share)], 1)
+    return Shown(facts, asked_tail, shares, stands_for)
+
+
+def _others(
+    chunk: ScoredChunk,
+    graph: GraphFacts,
+    least: Tensor,
+    typed: Tensor,
+    held_out: KnownTails,
+    generator: torch.Generator,
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Answers that are not shown: rows, answers, how many each stands for. ``least [b]`` is the last shown score."""
+    offsets, tails = held_out.find(chunk.heads, chunk.relation_ids)
+    rows = rows_of(offsets)
+    left = (chunk.scores[rows, tails] > -torch.inf) & (chunk.scores[rows, tails] < least[rows])
+    rows, tails = rows[left], tails[left]
+    found = [(rows, tails, torch.ones(len(rows), dtype=torch.float64))]
+    slots = chunk.relation_ids[typed]
+    starts, sizes = graph.types.offsets[slots], graph.types.offsets[slots + 1] - graph.types.offsets[slots]
+    draw = torch.rand(len(typed), OTHERS, generator=generator, dtype=torch.float64)
+    places = starts[:, None] + torch.minimum((draw * sizes[:, None]).long(), (sizes[:, None] - 1).clamp(min=0))
+    rows, answers = typed.repeat_interleave(OTHERS), graph.types.entity_ids[places].flatten()
+    stands_for = (sizes / OTHERS).double().repeat_interleave(OTHERS)
+    scores = chunk.scores[rows, answers]
+    other = (scores > -torch.inf) & (scores < least[rows])
+    other &= ~held_out.hold(chunk.heads[rows], chunk.relation_ids[rows], answers)
+    return [*found, (rows[other], answers[other], stands_for[other])]
+
+
+def _with_other_shares(scorer: Scorer, graph: GraphFacts, shown: Shown) -> Shown:
+    """With the share of the question that was not asked."""
+    heads, relation_ids, tails = shown.facts.unbind(1)
+    asked_tail = shown.asked_tail
+    anchors, answers = torch.where(asked_tail, tails, heads), torch.where(asked_tail, heads, tails)
+    reverse = relation_ids + graph.num_relations * asked_tail.long()
+    _, other = log_shares(scorer, anchors, reverse, answers, graph.known)
+    shares = torch.where(torch.isnan(shown.shares), other[:, None], shown.shares)
+    return Shown(shown.facts, asked_tail, shares, shown.weights)
+
+
+def keys_of(facts: Tensor, graph: GraphFacts) -> Tensor:
+    """A number for each of ``facts [n, 3]``."""
+    return (facts[:, 0] * graph.num_relations + facts[:, 1]) * graph.num_entities + facts[:, 2]
+
+
+def are_in(facts: Tensor, triples: np.ndarray, graph: GraphFacts) -> Tensor:
+    """Which of ``facts [n, 3]`` are among ``triples``, ``[n]``."""
+    return torch.from_numpy(np.isin(keys_of(facts, graph).numpy(), keys_of(torch.from_numpy(triples), graph).numpy()))
