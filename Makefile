@@ -10,10 +10,11 @@ export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-# PyTorch first and by its pinned version: anything looser may bring gigabytes of GPU libraries.
+# PyTorch first and by its pinned version: anything looser may bring gigabytes of GPU libraries. Where pip knows several
+# builds, TORCH_INDEX names the index of those for CPUs (README).
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch==2.13.0
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
 	$(PIP) --editable .
 	@touch $@
 

@@ -169,6 +169,7 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
         model = build_model(settings, 1, 1)
         if isinstance(model, Model):
             build_objective(settings, model)
+    _check_start(settings)
     return RunFolder.create(
         Path(out),
         settings.as_dict(),
@@ -179,6 +180,20 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
         relation_titles=dataset.relation_titles,
         report=dataset.report.as_dict(),
     )
+
+
+def _check_start(settings: Settings) -> None:
+    """Refuse to start from an experiment on another graph, whose vectors are of other entities."""
+    if not settings.start.run or is_run(Path(settings.start.run)):
+        return
+    of_start = load_settings(settings.start.run, {}).dataset
+    ours, theirs = (canonical_name(name) or name for name in (settings.dataset, of_start))
+    if ours != theirs:
+        raise TuckerkgError(
+            f"{settings.experiment or 'this experiment'} starts from the weights of {settings.start.run}, which is "
+            f"trained on {theirs}, not on {ours}. Train that on this graph first and give its run folder (--start "
+            "RUN), or start from random weights (--set start.run=)"
+        )
 
 
 def resume(

@@ -55,6 +55,7 @@ class InputError(TuckerkgError):
     def __init__(self, problems: Sequence[Problem] | Problem, remedy: str = "", total: int | None = None) -> None:
         self.problems = [problems] if isinstance(problems, Problem) else list(problems)
         self.total = len(self.problems) if total is None else total
+        self.remedy = remedy
         lines = [printable(str(problem)) for problem in self.problems[: self.SHOWN]]
         if self.total > len(lines):
             lines.append(f"... and {self.total - len(lines):,} more ({self.total:,} in all)")

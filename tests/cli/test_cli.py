@@ -17,9 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 from graphs import data_folder
+from typer.testing import CliRunner
 
 from tuckerkg.__main__ import main
-from tuckerkg.cli.app import PANELS
+from tuckerkg.cli.app import PANELS, app
 
 SMALL = [
     "--set", "train.epochs=2.0", "--set", "train.evaluate_every=1.0", "--set", "model.dim=8",
@@ -274,3 +275,17 @@ def test_f26_training_survives_a_closed_or_full_output(tmp_path):
 
 def test_a_seed_that_no_row_has_is_refused():
     assert "--seed 7" in tuckerkg("reproduce", "wn18rr-tgcn-tucker", "--seed", "7", code=2).stderr
+
+
+def test_b4_every_verb_shows_relations_by_their_short_names(tmp_path):
+    rows = [f"<http://x.org/e{i}> <http://x.org/vocab#knows> <http://x.org/e{(i * 7 + 1) % 30}> ." for i in range(30)]
+    rows += [f"<http://x.org/e{i}> <http://x.org/vocab#likes> <http://x.org/e{(i * 3 + 2) % 30}> ." for i in range(30)]
+    (tmp_path / "g.nt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    quick = ["--encoder", "none", "--set", "train.epochs=1.0", "--set", "model.dim=8", "--set", "model.relation_dim=8"]
+    CliRunner().invoke(app, ["train", str(tmp_path / "g.nt"), "--out", str(tmp_path / "run"), *quick])
+    for verb in (["evaluate", str(tmp_path / "run"), "--relations"], ["inspect", str(tmp_path / "g.nt")]):
+        shown = CliRunner().invoke(app, verb)
+        assert shown.exit_code == 0, shown.output
+        table = "\n".join(line for line in shown.stdout.splitlines() if line.startswith("\u2502"))
+        assert "knows" in table
+        assert "http://x.org/vocab" not in table

@@ -164,6 +164,18 @@ def test_confidence_is_the_share_of_walks_that_end_at_a_fact():
     assert path_confidence(answers, (3,), 1)[0] == 0.0
 
 
+def test_a_walk_that_comes_to_an_entity_twice_does_not_count():
+    # a - b - c by relation 0, and a to c by relation 1; forth and back along relation 0 is no path
+    triples = np.array([[0, 0, 1], [1, 0, 2], [0, 1, 2], [2, 1, 2]])
+    answers = KnownTails.from_splits([triples], 2)
+    assert path_confidence(answers, (0, 2), 1) == (0.0, 0)  # a -> b -> a, b -> c -> b
+    assert path_confidence(answers, (0, 0, 3, 0), 1)[1] == 0  # a -> b -> c -> a -> b
+    assert path_confidence(answers, (0, 1), 1)[1] == 0  # nothing leads on from b or c but c to itself
+    share, walks = path_confidence(answers, (0, 0), 1)
+    assert share == 1.0
+    assert walks > 0
+
+
 @pytest.fixture(scope="module")
 def read_run(tmp_path_factory):
     changes = {"model.dim": 8, "model.relation_dim": 8, "train.epochs": 5.0, "train.threads": 1}

@@ -479,3 +479,22 @@ def test_a_report_is_about_the_graph(run):
     assert (found.facts["dataset"], found.facts["trained on"]) == ("larger ring", DATA.name)
     assert found.test.graph == "larger ring"
     assert found.plain != found.calibrated
+
+
+def test_b1_a_graph_of_any_layout_is_read_with_the_options_of_train(path_run, tmp_path):
+    rows = [f"{tail};x;{relation};{head}" for head, relation, tail in named(OTHER, OTHER.train)]
+    (tmp_path / "graph.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    layout = ["--delimiter", "semicolon", "--columns", "4,3,1", "--no-header"]
+    graph = ["--graph", str(tmp_path / "graph.csv")]
+    asked = ["predict", str(path_run.path), *graph, "--head", "f004", "--relation", "plus2", "--format", "json"]
+    found = CliRunner().invoke(app, [*asked, *layout[:4]])
+    assert found.exit_code == 0, found.output
+    other = path_run.on(Dataset.from_triples(named(OTHER, OTHER.train), split=None))
+    expected = other.predict("f004", "plus2")
+    assert [row["tail_label"] for row in json.loads(found.stdout)] == [fact.tail_label for fact in expected]
+    head, relation, tail = named(OTHER, OTHER.train)[0]
+    found = CliRunner().invoke(app, ["explain", str(path_run.path), head, relation, tail, *graph, *layout, "--json"])
+    assert found.exit_code == 0, found.output
+    for verb in (["explain", str(path_run.path), head, relation, tail], ["evaluate", str(path_run.path)]):
+        refused = CliRunner().invoke(app, [*verb, "--delimiter", "semicolon"])
+        assert "are for the files of --graph" in str(refused.exception)

@@ -297,6 +297,49 @@ def test_s7_further_hosts_are_served_in_any_case_and_one_at_a_time():
     assert status_of(guard, (b"host", b"graph.example.org"), (b"host", b"evil.example")) == 403
 
 
+def test_b13_the_log_has_a_line_about_each_refusal_under_the_id_that_the_client_has():
+    lines: list[str] = []
+    guard = Guard(_ok, bodies=[], log=lines.append)
+    assert status_of(guard, (b"host", b"127.0.0.1")) == 200
+    assert lines == []
+    sent: list[dict] = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/api/x\x1b[2J",
+        "headers": [(b"host", b"evil.example")],
+        "client": ("10.0.0.7", 1234),
+    }
+    asyncio.run(guard(scope, None, send))
+    number = json.loads(sent[1]["body"])["id"]
+    assert dict(sent[0]["headers"])[b"x-request-id"].decode() == number
+    (line,) = lines
+    assert line.startswith("10.0.0.7 GET /api/x")
+    assert " 403 " in line
+    assert line.endswith(f"id {number}")
+    assert "\x1b" not in line
+    every: list[str] = []
+    assert status_of(Guard(_ok, bodies=[], log=every.append, log_all=True), (b"host", b"127.0.0.1")) == 200
+    assert " 200 " in every[0]
+
+
+def test_b13_facts_are_weighed(served_run, client):
+    head, relation, tail = (
+        kind.labels[number]
+        for kind, number in zip(
+            (served_run.entities, served_run.relations, served_run.entities), served_run.split("test")[0], strict=True
+        )
+    )
+    (found,) = client.score([(head, relation, tail)])
+    (expected,) = served_run.score([(head, relation, tail)])
+    assert found["probability"] == pytest.approx(expected.probability, rel=1e-3)
+    assert found["verdict"] == expected.verdict
+
+
 def asked_at_once(limits: RequestLimits, requests: int) -> list[int]:
     """The statuses of requests to a route that takes a tenth of a second, all sent at the same time."""
 

@@ -166,3 +166,13 @@ def test_the_command_line_names_what_starts_afresh_and_refuses_a_folder_that_is_
     refused = runner.invoke(app, ["train", "--out", str(tmp_path / "c"), "--start-from", str(tmp_path / "no"), *quick])
     assert isinstance(refused.exception, TuckerkgError) or refused.exit_code == 2
     assert not (tmp_path / "c").exists()
+
+
+def test_b12_an_experiment_on_another_graph_says_what_it_starts_from(tmp_path):
+    told = CliRunner().invoke(
+        app, ["train", "countries", "-s", "fb15k-237-tgcn-tucker", "--out", str(tmp_path / "run")]
+    )
+    assert "starts from the weights of fb15k-237-none-tucker, which is trained on fb15k-237, not on countries" in str(
+        told.exception
+    )
+    assert not (tmp_path / "run").exists()

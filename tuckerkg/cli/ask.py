@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +17,14 @@ from tuckerkg.cli.options import (
     HeaderOption,
     IntegersOption,
     JsonOption,
+    LiteralsOption,
     OnErrorOption,
     PlainOption,
     PluginOption,
     RejectsOption,
     RunArgument,
     UnguardedOption,
+    graph_options,
     load_run,
     log,
     read_options,
@@ -112,13 +115,15 @@ def predict(
     retrieved = retriever is not None or ask is not None or minutes is not None
     if retrieved and top_missing is None:
         raise TuckerkgError("--retriever, --ask and --minutes are for --top-missing: give that too")
-    if questions is None and (columns or delimiter or header or integers or on_error != "stop"):
+    if questions is None and graph is None and (columns or delimiter or header or integers or on_error != "stop"):
         raise TuckerkgError(
-            "--columns, --delimiter, --header, --integers and --on-error are for the file of --questions: give that too"
+            "--columns, --delimiter, --header, --integers and --on-error are for the files of --questions and --graph: "
+            "give one of them too"
         )
     if one_way and top_missing is not None:
         raise TuckerkgError("--top-missing weighs facts from both of their questions: leave out --one-way")
-    loaded, typed, joined = load_run(run, plain, checkpoint, graph, base_rate), not untyped, not one_way
+    of_graph = replace(options, header=header or None)  # only a file of questions has surely no header
+    loaded, typed, joined = load_run(run, plain, checkpoint, graph, base_rate, of_graph), not untyped, not one_way
     facts: Predictions | pl.DataFrame
     if top_missing is not None and retrieved:
         fast = None if retriever is None else load_run(retriever)
@@ -218,7 +223,7 @@ def score(
     options = read_options(columns, delimiter, header, on_error, rejects, integers=integers)
     if out is not None:
         check_output(out, (file, rejects if on_error == "skip" else None))
-    found = score_file(load_run(run, plain, checkpoint, graph, base_rate), file, options)
+    found = score_file(load_run(run, plain, checkpoint, graph, base_rate, options), file, options)
     _say_rejects(len(found.rejects), options)
     _give(found.frame, form, out, guard=not unguarded)
 
@@ -236,6 +241,13 @@ def explain(
     graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    integers: IntegersOption = False,
+    keep_literals: LiteralsOption = False,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
 ) -> None:
     """Say why a fact is predicted: the edges that carried its score, what happens without them, supporting paths.
 
@@ -247,7 +259,17 @@ def explain(
 
     if plot is not None:
         check_plot(plot)
-    loaded = load_run(run, plain, checkpoint, graph, base_rate)
+    options = graph_options(
+        graph,
+        columns=columns,
+        delimiter=delimiter,
+        header=header,
+        on_error=on_error,
+        rejects=rejects,
+        keep_literals=keep_literals,
+        integers=integers,
+    )
+    loaded = load_run(run, plain, checkpoint, graph, base_rate, options)
     with progress_bar("taking edges out") as progress:
         found = loaded.explain(head, relation, tail, k, progress)
     if as_json:

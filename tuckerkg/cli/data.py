@@ -78,6 +78,7 @@ def inspect(
 
     Examples: `tuckerkg inspect my.tsv`, `tuckerkg inspect my.tsv --html my.html`, `tuckerkg inspect wn18rr --json`.
     """
+    from tuckerkg.data.labels import Labels
     from tuckerkg.reports import tables
     from tuckerkg.reports.html import check_page, write_inspection
     from tuckerkg.reports.inspection import inspect_dataset
@@ -93,7 +94,8 @@ def inspect(
     if as_json:
         print(printable_json(found.as_dict()))
     else:
-        tables.show_inspection(found, relations)
+        names = Labels("relation", read.relations.labels, read.relation_titles).short_names()
+        tables.show_inspection(found, relations, names)
     if html is not None:
         write_inspection(found, html)
         log(f"{html} written")

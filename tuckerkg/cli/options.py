@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -219,6 +220,20 @@ def read_options(
     )
 
 
+def graph_options(graph: str | None, **given: Any) -> ReadOptions:
+    """How to read the files of ``--graph``: what ``read_options`` takes; refuses it where there is no graph."""
+    from tuckerkg.data.readers.options import ReadOptions
+    from tuckerkg.errors import TuckerkgError
+
+    options = read_options(**given)
+    if graph is None and replace(options, rejects=None) != ReadOptions():
+        raise TuckerkgError(
+            "--columns, --delimiter, --header, --integers, --keep-literals and --on-error are for the files of "
+            "--graph: give that too"
+        )
+    return options
+
+
 def load_graph(
     name: str,
     data: Path | None,
@@ -249,8 +264,12 @@ def load_run(
     checkpoint: str = "best",
     graph: str | None = None,
     base_rate: float | None = None,
+    options: ReadOptions | None = None,
 ) -> Run:
-    """Open the run at ``path``, or ``path@version``; to answer for ``graph``, where one is given."""
+    """Open the run at ``path``, or ``path@version``; to answer for ``graph``, where one is given.
+
+    ``options`` say how to read that.
+    """
     from tuckerkg.errors import TuckerkgError
     from tuckerkg.inference.run import load
 
@@ -258,5 +277,5 @@ def load_run(
         raise TuckerkgError(f"--checkpoint is {checkpoint!r}, expected best, newest or the number of a step")
     which: Any = int(checkpoint) if checkpoint.isdigit() else checkpoint
     run = load(path, calibrated=not plain, checkpoint=which)
-    run = run if graph is None else run.on(graph)
+    run = run if graph is None else run.on(graph, options)
     return run if base_rate is None else run.at_base_rate(base_rate)

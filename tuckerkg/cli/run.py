@@ -22,6 +22,7 @@ from tuckerkg.cli.options import (
     PluginOption,
     RejectsOption,
     RunArgument,
+    graph_options,
     load_run,
     log,
     read_options,
@@ -54,6 +55,13 @@ def evaluate(
     ] = 0.9,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    integers: IntegersOption = False,
+    keep_literals: LiteralsOption = False,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
 ) -> None:
     """Rank a split: filtered, both directions, over all entities; ties at random, other tie rules for comparison.
 
@@ -63,7 +71,17 @@ def evaluate(
     from tuckerkg.console import progress_bar
     from tuckerkg.reports import tables
 
-    loaded = load_run(run, checkpoint=checkpoint, graph=graph)
+    options = graph_options(
+        graph,
+        columns=columns,
+        delimiter=delimiter,
+        header=header,
+        on_error=on_error,
+        rejects=rejects,
+        keep_literals=keep_literals,
+        integers=integers,
+    )
+    loaded = load_run(run, checkpoint=checkpoint, graph=graph, options=options)
     if loaded.refit_of is not None and loaded.graph is None and split != "train":
         if as_json:
             print(printable_json({"refit_of": loaded.refit_of.as_dict()}))
@@ -88,7 +106,7 @@ def evaluate(
         print(printable_json({**evaluation.as_dict(), **more}))
     else:
         for shown in (evaluation, *others):
-            tables.show_evaluation(shown, relations=relations)
+            tables.show_evaluation(shown, relations=relations, names=loaded.relations.short_names())
         print(f"guessing each relation's most frequent answers scores an MRR of {guessing:.4f} on {evaluation.split}")
         if trust is not None:
             tables.show_trust(*trust)
@@ -255,10 +273,20 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A line about every request; without it, about errors alone.")
+    ] = False,
     base_rate: BaseRateOption = None,
     graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
     plugins: PluginOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    integers: IntegersOption = False,
+    keep_literals: LiteralsOption = False,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
 ) -> None:
     """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
 
@@ -269,6 +297,17 @@ def serve(
     except ImportError as error:
         raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
 
+    options = graph_options(
+        graph,
+        columns=columns,
+        delimiter=delimiter,
+        header=header,
+        on_error=on_error,
+        rejects=rejects,
+        keep_literals=keep_literals,
+        integers=integers,
+    )
+
     def say(text: str) -> None:
         log(f"tuckerkg: {text}")
 
@@ -276,6 +315,6 @@ def serve(
     names = allow_host or ()
 
     def opened() -> Run:
-        return load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate)
+        return load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate, options=options)
 
-    raise typer.Exit(server.serve(opened, host=host, port=port, token=token, names=names, log=say))
+    raise typer.Exit(server.serve(opened, host=host, port=port, token=token, names=names, log=say, log_all=access_log))

@@ -115,7 +115,9 @@ def train(
     changes: SetOption = None,
     start: Annotated[
         Path | None,
-        typer.Option("--start-from", help="A run folder whose best weights to start from.", rich_help_panel="Model"),
+        typer.Option(
+            "--start", "--start-from", help="A run folder whose best weights to start from.", rich_help_panel="Model"
+        ),
     ] = None,
     plugins: PluginOption = None,
     minutes: Annotated[

@@ -15,7 +15,7 @@ from tuckerkg.data.labels import Vocabulary
 from tuckerkg.data.read_report import FileReport, ReadReport, report_on
 from tuckerkg.data.readers.delimited import sorted_labels
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import SKIP_REMEDY, Rows, TripleFile, TripleTable, read_rows, read_titles, write_rejects
+from tuckerkg.data.readers.read import Rows, TripleFile, TripleTable, read_rows, read_titles, write_rejects
 from tuckerkg.data.splitting import first_rows, split_triples
 from tuckerkg.data.triple_sets import SPLITS, Triples, is_among, triple_keys
 from tuckerkg.errors import InputError, Problem
@@ -99,6 +99,7 @@ def _read_all(sources: Mapping[str, Source], options: ReadOptions) -> dict[str, 
     """Read every file before complaining, so that one run shows what is wrong with all of them."""
     rows: dict[str, Rows] = {}
     problems: list[Problem] = []
+    remedies: dict[str, None] = {}
     total = 0
     for name, source in sources.items():
         try:
@@ -106,8 +107,10 @@ def _read_all(sources: Mapping[str, Source], options: ReadOptions) -> dict[str, 
         except InputError as error:
             problems += error.problems
             total += error.total
+            if error.remedy:
+                remedies[error.remedy] = None
     if problems:
-        raise InputError(problems, SKIP_REMEDY if options.on_error == "stop" else "", total)
+        raise InputError(problems, "\n".join(remedies), total)
     for name, part in rows.items():
         if not len(part.line_numbers):
             what = f"0 triples left for {name}: all {part.read:,} rows are bad"

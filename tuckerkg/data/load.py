@@ -99,12 +99,16 @@ def read_dataset(
     *,
     split: tuple[float, float, float] | None = (0.8, 0.1, 0.1),
     unseen_relations: bool = False,
+    options: ReadOptions | None = None,
 ) -> Dataset:
-    """Whatever stands for a dataset: one that is read already, a name or path, or a graph in memory."""
+    """Whatever stands for a dataset: one that is read already, a name or path, or a graph in memory.
+
+    ``options`` are those of files.
+    """
     if isinstance(graph, Dataset):
         return graph
     if isinstance(graph, str | os.PathLike):
-        return load(graph, data, split=split, unseen_relations=unseen_relations)
+        return load(graph, data, options=options, split=split, unseen_relations=unseen_relations)
     return Dataset.of(graph, split=split)
 
 

@@ -59,8 +59,8 @@ def supporting_paths(answers: KnownTails, head: int, relation: int, tail: int, c
 def path_confidence(answers: KnownTails, kind: tuple[int, ...], relation: int, seed: int = 0) -> tuple[float, int]:
     """The share of random walks along ``kind`` that end where ``relation`` leads from their start, and their number.
 
-    A walk starts at a random edge of the first relation. One that uses the explained edge itself, forwards or
-    backwards, tells nothing and does not count.
+    A walk starts at a random edge of the first relation. One that comes to an entity twice is no path, and one that
+    uses the explained edge itself, forwards or backwards, tells nothing: neither counts.
     """
     generator = torch.Generator().manual_seed(seed)
     half = answers.num_relations // 2
@@ -70,11 +70,14 @@ def path_confidence(answers: KnownTails, kind: tuple[int, ...], relation: int, s
         return 0.0, 0
     starts = answers.heads[asked[torch.multinomial(counts, WALKS, replacement=True, generator=generator)]]
     places, walked = starts, torch.ones(WALKS, dtype=torch.bool)
-    trail = []
+    trail: list[tuple[Tensor, int, Tensor]] = []
     for step in kind:
         before = places
         places, could = _step(answers, places, step, generator)
         walked &= could
+        for earlier, _, _ in trail:
+            walked &= places != earlier
+        walked &= places != before
         trail.append((before, step, places))
     for before, step, after in trail:
         if step == relation:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tuckerkg.data.labels import Labels
 from tuckerkg.data.load import read_dataset
+from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.triple_sets import SPLITS, Triples
 from tuckerkg.errors import InputError, Problem, TuckerkgError, did_you_mean
 
@@ -35,17 +36,18 @@ class OtherGraph:
         return re.sub(r"[^\w.-]+", "_", self.name)[:LONGEST_NAME]
 
 
-def read_other_graph(graph: Any, relations: Labels) -> OtherGraph:
+def read_other_graph(graph: Any, relations: Labels, options: ReadOptions | None = None) -> OtherGraph:
     """Read ``graph``, nothing of it split off, and number its relations as ``relations`` does.
 
     Args:
         graph: a dataset's name, a path, a ``Dataset`` or a graph in memory.
         relations: those that a run was trained with; titles of the graph's own take precedence over theirs.
+        options: how to read its files.
 
     Raises:
         InputError: it has relations that are none of these; names them all.
     """
-    read = read_dataset(graph, split=None, unseen_relations=True)
+    read = read_dataset(graph, split=None, unseen_relations=True, options=options)
     if len(read.train) == 0:
         raise TuckerkgError(f"{read.name}: there are no facts to answer from")
     unknown = [label for label in read.relations.labels if label not in relations]

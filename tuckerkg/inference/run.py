@@ -463,20 +463,21 @@ class Run:
         )
         return replace(found, typed=self.predictor.lists(*fact))
 
-    def on(self, graph: Any) -> Run:
+    def on(self, graph: Any, options: ReadOptions | None = None) -> Run:
         """Answer for a graph that this run was not trained on, with the same weights: nothing is trained or stored.
 
         Args:
             graph: whatever ``tuckerkg.train`` takes: a dataset's name, a path, a ``Dataset`` or a graph in memory. Its
                 relations are those of the run, by label; its entities may be any. Answers come from its train split,
                 valid and test are held out of it; one file without splits is all facts.
+            options: how to read its files.
 
         Raises:
             InputError: the graph cannot be read, or has relations that were not trained.
             TuckerkgError: this run's model has a vector for each entity of its own graph, and none for others.
         """
         if self._trained is not None:
-            second = self._trained.on(graph)
+            second = self._trained.on(graph, options)
             return second if self.calibrated else second.uncalibrated()
         scorer = self.scorer
         if not isinstance(scorer, AnswersOtherGraphs) or not scorer.answers_other_graphs:
@@ -485,7 +486,7 @@ class Run:
                 "entities of another graph; train one that starts from the question, --set kind=paths"
             )
         other = self._copy()
-        other.graph, other._trained = read_other_graph(graph, self.relations), self
+        other.graph, other._trained = read_other_graph(graph, self.relations, options), self
         other.entities, other.relations = other.graph.entities, other.graph.relations
         other._scorer = scorer.on(other.split("train"), len(other.entities))
         return other

@@ -56,8 +56,8 @@ def show_dataset(dataset: Dataset) -> None:
             print(f"  {printable(line)}", flush=True)
 
 
-def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
-    """The readable table of an evaluation."""
+def show_evaluation(evaluation: Evaluation, relations: bool = False, names: Mapping[str, str] | None = None) -> None:
+    """The readable table of an evaluation; ``names`` are those to show for relations' labels."""
     hits = list(evaluation.hits)
     graph = "" if evaluation.graph is None else f"{printable(evaluation.graph)}: "
     title = f"{graph}{evaluation.split} split, filtered, both directions, all entities"
@@ -69,7 +69,7 @@ def show_evaluation(evaluation: Evaluation, relations: bool = False) -> None:
     if relations:
         table.add_section()
         for name, metrics in sorted(evaluation.by_relation.items(), key=lambda item: -item[1].queries):
-            table.add_row(Text(printable(name)), *_cells(metrics, hits))
+            table.add_row(Text(printable((names or {}).get(name, name))), *_cells(metrics, hits))
     _console().print(table)
     unseen = "that training never saw" if evaluation.graph is None else "that none of the graph's facts name"
     print(
@@ -138,8 +138,12 @@ def show_first(trust: Trust) -> None:
     print(f"expected calibration error: {errors}")
 
 
-def show_inspection(found: Inspection, relations: int) -> None:
-    """The report before training; ``relations`` is how many relations to show."""
+def show_inspection(found: Inspection, relations: int, names: Mapping[str, str] | None = None) -> None:
+    """The report before training.
+
+    ``relations`` is how many relations to show, ``names`` are those to show for their labels.
+    """
+    short = names or {}
     counts = found.counts
     print(
         f"{printable(found.name)}: {counts['entities']:,} entities, {counts['relations']:,} relations, "
@@ -152,13 +156,15 @@ def show_inspection(found: Inspection, relations: int) -> None:
         table.add_column(column, justify="right" if column else "left")
     for each in found.relations[:relations]:
         sizes = (f"{number:,}" for number in (each.triples, each.heads, each.tails))
-        table.add_row(Text(printable(each.name)), *sizes, each.kind, f"{each.symmetric:.0%}", f"{each.cartesian:.1%}")
+        name = Text(printable(short.get(each.name, each.name)))
+        table.add_row(name, *sizes, each.kind, f"{each.symmetric:.0%}", f"{each.cartesian:.1%}")
     _console().print(table)
     if len(found.relations) > relations:
         print(f"{len(found.relations) - relations:,} relations with fewer triples are not shown (--relations N)")
     for words, pairs in (("inverse", found.inverse), ("duplicate", found.duplicate)):
         for pair in pairs[:relations]:
-            print(printable(f"{words}: {pair.share:.0%} of {pair.first} is {pair.second}"))
+            first, second = (short.get(name, name) for name in (pair.first, pair.second))
+            print(printable(f"{words}: {pair.share:.0%} of {first} is {second}"))
     _show_difficulty(found)
     for warning in found.warnings:
         print(f"warning: {printable(warning)}")

@@ -21,6 +21,7 @@ from tuckerkg.serve.batcher import Batcher
 from tuckerkg.serve.engine import Engine
 from tuckerkg.serve.middleware import LOOPBACK, UNEXPECTED, Guard, Refused, RequestLimits, logged, problem
 from tuckerkg.serve.prometheus import ServiceMetrics
+from tuckerkg.types import LogFunction, ignore
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem} for status in (400, 401, 403, 404, 405, 408, 413, 415, 422, 500, 503)
@@ -84,6 +85,8 @@ def make_app(
     hosts: Iterable[str] = LOOPBACK,
     token: str | None = None,
     limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
+    log: LogFunction = ignore,
+    log_all: bool = False,
 ) -> Guard:
     """Build the application around the engine that ``load`` opens, behind its guard."""
     metrics = ServiceMetrics()
@@ -112,7 +115,7 @@ def make_app(
     _add_handlers(app)
     app.state.service = service
     bodies = [route.path for route in app.routes if isinstance(route, APIRoute) and "POST" in (route.methods or ())]
-    return Guard(app, bodies=bodies, hosts=hosts, token=token, limits=limits, metrics=metrics)
+    return Guard(app, bodies=bodies, hosts=hosts, token=token, limits=limits, metrics=metrics, log=log, log_all=log_all)
 
 
 def _add_page(app: FastAPI) -> None:

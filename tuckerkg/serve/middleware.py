@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuckerkg.errors import printable
 from tuckerkg.serve.prometheus import ServiceMetrics
+from tuckerkg.types import LogFunction, ignore
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN_PATHS = ("/health", "/ready")  # without a token, for whoever watches the service
@@ -44,6 +45,7 @@ HEADERS_OF_STATUS = {
 
 DISCARDED_BODIES = 8  # of the largest size, and
 DISCARDED_SECONDS = 1.0  # that a body which is too large is read for, unkept
+REQUEST_ID = "x-request-id"
 UNEXPECTED = "something went wrong here; the log has it under this id"
 
 _log = logging.getLogger("tuckerkg.serve")
@@ -70,8 +72,17 @@ class Refused(Exception):
 
 def problem(status: int, reason: str, number: str | None = None) -> JSONResponse:
     """Make the answer that every error gets: a reason and an id, a new one unless the log has it already."""
-    content = {"error": reason, "id": number or secrets.token_hex(8)}
-    return JSONResponse(content, status, HEADERS_OF_STATUS.get(status))
+    number = number or secrets.token_hex(8)
+    headers = {**HEADERS_OF_STATUS.get(status, {}), REQUEST_ID: number}
+    return JSONResponse({"error": reason, "id": number}, status, headers)
+
+
+def _line(scope: Scope, answer: _Answer, seconds: float) -> str:
+    """Who asked for what, and what became of it; the query and the body are not written down."""
+    client = (scope.get("client") or ("-",))[0]
+    known_as = f" id {answer.number}" if answer.number else ""
+    what = f"{scope['method']} {scope['path']}"
+    return printable(f"{client} {what} {answer.status} {1000 * seconds:.1f} ms{known_as}")
 
 
 def logged(scope: Scope) -> str:
@@ -99,6 +110,8 @@ class Guard:
         token: what clients must send as Bearer token; None asks for none, which a loopback address allows.
         limits: how much a client may ask.
         metrics: where requests are counted.
+        log: called with a line about each request that was refused or failed, with the id that the client has.
+        log_all: ... and about every other one.
     """
 
     def __init__(
@@ -110,7 +123,10 @@ class Guard:
         token: str | None = None,
         limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
         metrics: ServiceMetrics | None = None,
+        log: LogFunction = ignore,
+        log_all: bool = False,
     ) -> None:
+        self.log, self.log_all = log, log_all
         self.app, self.bodies = app, frozenset(bodies)
         self.hosts = frozenset(host.lower() for host in hosts)
         self.token, self.limits = token, limits
@@ -141,7 +157,10 @@ class Guard:
         finally:
             self.in_flight -= 1
             self.metrics.in_flight.set(self.in_flight)
-            self.metrics.observe(scope, answer.status, time.perf_counter() - clock)
+            seconds = time.perf_counter() - clock
+            self.metrics.observe(scope, answer.status, seconds)
+            if self.log_all or answer.status >= 400:
+                self.log(_line(scope, answer, seconds))
 
     async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         if self.in_flight > self.limits.in_flight:
@@ -228,6 +247,7 @@ class _Answer:
     def __init__(self, send: Send, guard: Guard) -> None:
         self._send, self._guard = send, guard
         self.status = 0
+        self.number = ""  # the id of an error
         self.closes = False  # the connection ends with this answer
 
     async def send(self, message: Message) -> None:
@@ -235,6 +255,7 @@ class _Answer:
             self.status = message["status"]
             message.setdefault("headers", [])
             headers = MutableHeaders(scope=message)
+            self.number = headers.get(REQUEST_ID, "")
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             if self._guard.draining or self.closes:

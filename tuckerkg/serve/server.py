@@ -120,6 +120,7 @@ def serve(
     names: Iterable[str] = (),
     limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
+    log_all: bool = False,
 ) -> int:
     """Serve a run until a signal ends it.
 
@@ -130,7 +131,8 @@ def serve(
         token: what clients must send as Bearer token; None asks for none.
         names: further Host names that clients use, for instance that of a proxy.
         limits: how much one client may ask.
-        log: called with sentences for the user.
+        log: called with sentences for the user, and with a line about each request that was refused or failed.
+        log_all: ... and about every other request.
 
     Returns:
         The exit status: 1 where the address is taken or the run could not be loaded.
@@ -162,7 +164,7 @@ def serve(
         log(f"ready: http://{f'[{host}]' if ':' in host else host}:{port}/")
         return engine
 
-    guard = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits)
+    guard = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits, log=log, log_all=log_all)
     config = uvicorn.Config(
         cast("Any", guard),
         http=PatientProtocol,

@@ -10,11 +10,13 @@ import textwrap
 import tracemalloc
 from pathlib import Path
 
+import polars as pl
 import pytest
 from files import GOOD, ROW, first_line, put, refusal, triples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.readers import bytes as textfile
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.read import read_rows, read_titles, write_rejects
@@ -387,3 +389,24 @@ def test_any_bytes_give_rows_that_balance_or_a_located_error(
     else:
         assert rows.read == len(rows.heads) + len(rows.rejects)
         assert all(field.strip() for triple in triples(rows) for field in triple)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "has_rows"),
+    [
+        ("empty.tsv", b"", False),
+        ("graph.json", b"{}", False),
+        ("wide.tsv", "a\tb\tc\n".encode("utf-16"), False),
+        ("short.tsv", b"a\tb\tc\na\tb\n", True),
+    ],
+)
+def test_b2_rows_can_be_skipped_only_where_rows_are_bad(tmp_path, name, content, has_rows):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        Dataset.from_files(tmp_path / name)
+    assert ("--on-error=skip" in str(caught.value)) == has_rows
+
+
+def test_b2_what_python_takes_is_named_beside_the_flag():
+    with pytest.raises(InputError, match=r"--columns NAME,NAME,NAME \(columns=\(NAME, NAME, NAME\) in Python\)"):
+        Dataset.from_frame(pl.DataFrame({"a": ["x"], "b": ["y"], "c": ["z"], "d": ["w"]}))

@@ -69,7 +69,9 @@ def read_columns(
     bad = empty[0] | empty[1] | empty[2]
     problems = [_problem(shown, int(row), empty, names) for row in np.flatnonzero(bad.to_numpy())]
     if problems and options.on_error == "stop":
-        remedy = "Nothing was written. Mend the rows, or pass --on-error=skip to set them aside and go on."
+        remedy = (
+            "Nothing was written. Mend the rows, or pass --on-error=skip (on_error='skip' in Python) to set them aside."
+        )
         raise InputError([problem for problem, _ in problems[: InputError.SHOWN]], remedy, total=len(problems))
     good = np.flatnonzero(~bad.to_numpy())
     return [column.filter(~bad) for column in columns], good + 1, problems
@@ -90,7 +92,11 @@ def _chosen(shown: str, names: list[str], options: ReadOptions) -> list[str]:
         if all(name in folded for name in known):
             return [folded[name] for name in known]
     if len(names) != len(FIELDS):
-        refuse(shown, f"has the columns {listed}; say which are head, relation and tail: --columns NAME,NAME,NAME")
+        refuse(
+            shown,
+            f"has the columns {listed}; say which are head, relation and tail: --columns NAME,NAME,NAME "
+            "(columns=(NAME, NAME, NAME) in Python)",
+        )
     return names
 
 

@@ -53,7 +53,10 @@ OTHER_FORMATS = (
     ".pkl",
     ".pt",
 )
-SKIP_REMEDY = "Nothing was written. Mend the rows, or pass --on-error=skip to set them aside and go on."
+SKIP_REMEDY = (
+    "Nothing was written. Mend the rows, or pass --on-error=skip (on_error='skip' in Python) to set them aside and go "
+    "on."
+)
 
 
 @dataclass(frozen=True)
@@ -329,7 +332,8 @@ class _Judge:
             return f"0 {name}s found, {width - 1} expected (head, relation, tail); is the delimiter another one?"
         columns = f"{found} columns found, {width} expected"
         if found > width == len(FIELDS):
-            return f"{columns} (head, relation, tail); choose three with --columns, for example --columns 1,2,3"
+            example = "--columns 1,2,3 (columns=(1, 2, 3) in Python)"
+            return f"{columns} (head, relation, tail); choose three with --columns, for example {example}"
         expected = "head, relation, tail" if width == len(FIELDS) else "as in the first row"
         return f"{columns} ({expected}); complete the row"
 
