@@ -100,7 +100,7 @@ def test_hadolint_finds_nothing_in_the_dockerfile():
     assert shown.returncode == 0, shown.stdout + shown.stderr
 
 
-def test_b15_the_container_takes_the_build_for_cpus_and_can_be_asked_for_its_health():
+def test_the_container_takes_the_build_for_cpus_and_can_be_asked_for_its_health():
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert "ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu" in text
     assert '--index-url "$TORCH_INDEX" torch==2.13.0' in text

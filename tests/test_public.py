@@ -57,7 +57,7 @@ def test_the_three_lines_of_the_readme(tmp_path):
     run = tuckerkg.train("countries", out=tmp_path / "run", **QUIET)
     assert 0 < run.evaluate("test").mrr < 1
     frame = tuckerkg.load(tmp_path / "run").predict(head="France", relation="borders").to_frame()
-    assert frame.shape == (10, 9)
+    assert frame.shape == (10, 10)
     assert frame["probability"].is_between(0, 1).all()
 
 

@@ -42,7 +42,7 @@ def test_the_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (text,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     exec(compile(text.replace("minutes=1", "minutes=0.1"), "README.md", "exec"), {"__name__": "readme"})
-    assert "shape: (10, 9)" in capsys.readouterr().out
+    assert "shape: (10, 10)" in capsys.readouterr().out
 
 
 def test_it_is_short():

@@ -277,7 +277,7 @@ def test_a_seed_that_no_row_has_is_refused():
     assert "--seed 7" in tuckerkg("reproduce", "wn18rr-tgcn-tucker", "--seed", "7", code=2).stderr
 
 
-def test_b4_every_verb_shows_relations_by_their_short_names(tmp_path):
+def test_every_verb_shows_relations_by_their_short_names(tmp_path):
     rows = [f"<http://x.org/e{i}> <http://x.org/vocab#knows> <http://x.org/e{(i * 7 + 1) % 30}> ." for i in range(30)]
     rows += [f"<http://x.org/e{i}> <http://x.org/vocab#likes> <http://x.org/e{(i * 3 + 2) % 30}> ." for i in range(30)]
     (tmp_path / "g.nt").write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -92,7 +92,7 @@ def test_literals_that_were_left_out_are_counted_by_inspect():
 
 def test_options_of_a_file_of_questions_are_not_ignored_without_one(graph):
     for option in (["--header"], ["--columns", "1,2,3"], ["--on-error", "skip"]):
-        assert "--questions: give that too" in said("predict", graph, "--head", "Q1", *option)
+        assert "--questions and --graph: give one of them too" in said("predict", graph, "--head", "Q1", *option)
 
 
 def test_names_for_a_known_dataset_take_the_place_of_its_own(tmp_path):

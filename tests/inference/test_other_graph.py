@@ -481,7 +481,7 @@ def test_a_report_is_about_the_graph(run):
     assert found.plain != found.calibrated
 
 
-def test_b1_a_graph_of_any_layout_is_read_with_the_options_of_train(path_run, tmp_path):
+def test_a_graph_of_any_layout_is_read_with_the_options_of_train(path_run, tmp_path):
     rows = [f"{tail};x;{relation};{head}" for head, relation, tail in named(OTHER, OTHER.train)]
     (tmp_path / "graph.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     layout = ["--delimiter", "semicolon", "--columns", "4,3,1", "--no-header"]

@@ -278,3 +278,13 @@ def test_paths_of_freebase_are_shown_in_a_few_words():
     for name in ("place of birth", "Place of Birth", labels[0], titles[labels[0]]):
         assert names.id_of(name) == 0
     assert Labels("entity", labels, {}).shown(0) == labels[0]
+
+
+def test_triples_that_are_none_are_refused_in_words(run):
+    assert run.score([]) == []
+    assert run.predictor.answer_many([]) == []
+    for wrong in ([("e001", "plus1")], ["e001"]):
+        with pytest.raises(TuckerkgError, match="expected three names: head, relation, tail"):
+            run.score(wrong)
+    with pytest.raises(UnknownNameError, match="3 is not a name"):
+        run.predict(head=3)

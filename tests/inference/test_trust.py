@@ -32,7 +32,7 @@ def names(run, triples):
     return [tuple(kind[number] for kind, number in zip(labels, fact, strict=True)) for fact in triples.tolist()]
 
 
-def test_a2_what_is_said_of_the_best_missing_facts_is_true(run):
+def test_what_is_said_of_the_best_missing_facts_is_true(run):
     trust = run.trust()
     assert [each.count for each in trust.first][:3] == [20, 100, 500]
     for each in trust.first[2:]:  # 20 of the first 100 are in validation: too few to be sure
@@ -44,7 +44,7 @@ def test_a2_what_is_said_of_the_best_missing_facts_is_true(run):
     assert np.mean([fact.known for fact in listed]) == pytest.approx(trust.first[1].true)
 
 
-def test_a2_an_entity_is_asked_only_for_what_entities_of_its_kind_have(run):
+def test_an_entity_is_asked_only_for_what_entities_of_its_kind_have(run):
     continents = [fact.tail for fact in run.predict(head="France", relation="in_continent", k=3, known=True)]
     assert continents
     asked = {fact.relation for fact in run.predict(head="Europe", k=50)}
@@ -54,7 +54,7 @@ def test_a2_an_entity_is_asked_only_for_what_entities_of_its_kind_have(run):
     assert len(untyped) > len(asked)
 
 
-def test_a2_a_held_out_answer_that_the_run_holds_lowers_the_others(run):
+def test_a_held_out_answer_that_the_run_holds_lowers_the_others(run):
     held = np.concatenate([run.split("valid"), run.split("test")])
     relation = run.relations.id_of("in_continent")
     facts = [fact for fact in held.tolist() if fact[1] == relation]
@@ -70,7 +70,7 @@ def test_a2_a_held_out_answer_that_the_run_holds_lowers_the_others(run):
     assert after < 0.6 * before
 
 
-def test_a4_facts_are_told_from_false_ones_of_the_right_type(run, tmp_path):
+def test_facts_are_told_from_false_ones_of_the_right_type(run, tmp_path):
     test = run.split("test")
     random = np.random.default_rng(5)
     everything = np.concatenate([run.split(name) for name in ("train", "valid", "test")])

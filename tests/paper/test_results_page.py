@@ -150,6 +150,31 @@ def test_graphs_that_were_never_seen_have_a_line_each():
     assert "| fb237_v1 | 2 | .430 ± .014 | .422 | .600 ± .000 | .430 ± .000 | .600 ± .000 | .800 ± .000 | 3.0 |" in text
 
 
+def trust_row(dataset="umls"):
+    part = {"facts": 40, "accuracy": 0.91, "unsure": 0.1, "accuracy_with_unsure": 0.87, "auc": 0.95}
+    low = part | {"accuracy_with_unsure": 0.55}
+    return {
+        "dataset": dataset,
+        "kind": "blend",
+        "first": [{"count": 20, "said": 0.98, "true": 0.95}, {"count": 100, "said": 0.9, "true": 0.89}],
+        "ece": {"questions": 0.004, "top missing": 0.021},
+        "truth": part,
+        "truth_by_relation": {"http://x#likes": low, "knows": part, "rare": low | {"facts": 3}},
+    }
+
+
+def test_what_is_said_and_what_is_true_stands_side_by_side(tmp_path):
+    text = page(outcomes(), studies=Studies({}, [], [trust_row()]))
+    assert "| umls | blend | .980 / .950 | .900 / .890 | – | – | 0.004 | 0.021 |" in text
+    assert "| umls | 40 | .910 | 10.0% | .870 | .950 |" in text
+    assert "1 of 2 relations with 20 facts or more stay below .80 with unsure as half right" in text
+    assert "`likes` .550" in text
+    pytest.importorskip("matplotlib")
+    from tuckerkg.paper.figures import draw_figures
+
+    assert draw_figures(outcomes(), tmp_path, [trust_row()])[0] == "trust.png"
+
+
 def test_studies_are_read_where_they_are(tmp_path):
     assert Studies.read(tmp_path) == Studies({}, [])
     (tmp_path / "studies").mkdir()
@@ -225,7 +250,7 @@ def test_figures_are_drawn_with_and_without_runs(tmp_path):
 
 def test_the_committed_pages_are_what_the_result_files_give():
     found = all_outcomes(HERE / "results")
-    figures = ["question.png", "bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
+    figures = ["trust.png", "question.png", "bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
     text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
     pictures, studies = [f"results/figures/{name}" for name in figures], Studies.read(HERE / "results")
     assert text == page(found, pictures, bench_lines(HERE / "results"), studies), "run `make results`"

@@ -297,7 +297,7 @@ def test_s7_further_hosts_are_served_in_any_case_and_one_at_a_time():
     assert status_of(guard, (b"host", b"graph.example.org"), (b"host", b"evil.example")) == 403
 
 
-def test_b13_the_log_has_a_line_about_each_refusal_under_the_id_that_the_client_has():
+def test_the_log_has_a_line_about_each_refusal_under_the_id_that_the_client_has():
     lines: list[str] = []
     guard = Guard(_ok, bodies=[], log=lines.append)
     assert status_of(guard, (b"host", b"127.0.0.1")) == 200
@@ -327,7 +327,7 @@ def test_b13_the_log_has_a_line_about_each_refusal_under_the_id_that_the_client_
     assert " 200 " in every[0]
 
 
-def test_b13_facts_are_weighed(served_run, client):
+def test_facts_are_weighed(served_run, client):
     head, relation, tail = (
         kind.labels[number]
         for kind, number in zip(

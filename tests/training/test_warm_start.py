@@ -168,7 +168,7 @@ def test_the_command_line_names_what_starts_afresh_and_refuses_a_folder_that_is_
     assert not (tmp_path / "c").exists()
 
 
-def test_b12_an_experiment_on_another_graph_says_what_it_starts_from(tmp_path):
+def test_an_experiment_on_another_graph_says_what_it_starts_from(tmp_path):
     told = CliRunner().invoke(
         app, ["train", "countries", "-s", "fb15k-237-tgcn-tucker", "--out", str(tmp_path / "run")]
     )

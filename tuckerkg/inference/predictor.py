@@ -32,7 +32,7 @@ from tuckerkg.types import ProgressFunction, Verdict
 MEASURED = 0.5  # seconds of asking that tell how long the rest takes
 CANDIDATES = 10  # least number of a question's answers, by score, that probabilities put in order
 PER_QUESTION = 100  # answers of one question among the best facts of many, at most, unless there are few questions
-SHORTLIST = 100  # facts beyond twice those wanted that are weighed from both of their questions
+SHORTLIST = 50  # facts beyond twice those wanted that are weighed from both of their questions
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ class Predictor:
 
     def answer_many(self, questions: Sequence[Question], joined: bool = True) -> list[Predictions]:
         """The best answers to many questions for a head or a tail, scored together: one list per question."""
-        queries = torch.tensor([[each.anchor, each.relation_id] for each in questions]).view(-1, 2)
+        asked = [[each.anchor, each.relation_id] for each in questions]
+        queries = torch.tensor(asked, dtype=torch.long).view(-1, 2)
         k, known, typed = (
             torch.tensor([getattr(each, name) for each in questions]) for name in ("k", "known", "typed")
         )
@@ -294,7 +295,8 @@ class Predictor:
             [
                 [self.entities.id_of(h), self.relations.id_of(r), self.entities.id_of(t)]
                 for h, r, t in zip(heads, relations, tails, strict=True)
-            ]
+            ],
+            dtype=torch.long,
         ).view(-1, 3)
         found, verdicts, errors = self.judge(ids)
         return Predictions(

@@ -444,6 +444,9 @@ class Run:
     def score(self, triples: Iterable[tuple[str, str, str]]) -> Predictions:
         """Score and probability of whole triples of names."""
         triples = list(triples)
+        for place, fact in enumerate(triples):
+            if isinstance(fact, str) or len(fact) != 3:
+                raise TuckerkgError(f"fact {place} is {fact!r}, expected three names: head, relation, tail")
         heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
         return self.predictor.score(heads, relations, tails)
 

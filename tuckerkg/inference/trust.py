@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tuckerkg.inference.run import Run
 
 COUNTS = (20, 100, 500, 2_000)  # of the best missing facts
-HEADS = 2_000  # that are asked for all of their relations
+HEADS = 500  # that are asked for all of their relations
 TRIPLES = 4_000  # that are weighed
 SLOW_SHARE = 4  # a run that is slow to ask is asked a quarter of the questions that its probabilities were fitted on
 
@@ -79,7 +79,7 @@ def measure_trust(run: Run, progress: ProgressFunction | None = None) -> Trust:
         missing = predictor.top_missing(max(COUNTS), progress=progress)
     places = {"questions": measure_reliability(run), "top missing": _measured(run, missing, held_out)}
     generator = torch.Generator().manual_seed(1)
-    few = HEADS // 20 if is_slow(run.scorer) else HEADS
+    few = HEADS // 10 if is_slow(run.scorer) else HEADS
     heads = torch.randperm(len(run.entities), generator=generator)[:few].tolist()
     asked = [predictor.predict(head=run.entities.labels[head], k=10) for head in heads]
     places["all relations of a head"] = _measured(run, Predictions(fact for part in asked for fact in part), held_out)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper.reproduce import Outcome, counted_minutes
+from tuckerkg.paper.trust_page import draw_trust
+from tuckerkg.types import JsonObject
 
 PAPER, OURS, THIRD = "#777777", "#0b6e99", "#d1495b"
 
 
-def draw_figures(found: Mapping[str, Outcome], folder: Path) -> list[str]:
-    """Write one PNG per figure into ``folder`` and gives their file names; a curve without runs shows the paper's."""
+def draw_figures(found: Mapping[str, Outcome], folder: Path, trust: Sequence[JsonObject] = ()) -> list[str]:
+    """Write one PNG per figure into ``folder`` and give their file names; a curve without runs shows the paper's.
+
+    ``trust`` is what was said of missing facts and what was true.
+    """
     try:
         import matplotlib as mpl  # noqa: PLC0415
     except ImportError as error:
@@ -21,12 +26,20 @@ def draw_figures(found: Mapping[str, Outcome], folder: Path) -> list[str]:
     mpl.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)
     return [
+        *([_trust(trust, folder / "trust.png")] if trust else []),
         _question(found, folder / "question.png"),
         _bases(found, folder / "bases.png"),
         _subgraphs(found, "fb15k-237", "FB15k-237", folder / "subgraph-fb15k-237.png"),
         _subgraphs(found, "wn18rr", "WN18RR", folder / "subgraph-wn18rr.png"),
         _against_minutes(found, folder / "minutes.png"),
     ]
+
+
+def _trust(rows: Sequence[JsonObject], path: Path) -> str:
+    figure, axes = _figure("The first 20, 100, 500 and 2,000 missing facts")
+    draw_trust(rows, axes)
+    _label(axes, "mean probability that was said", "share that was true")
+    return _saved(figure, path)
 
 
 def _question(found: Mapping[str, Outcome], path: Path) -> str:

@@ -13,6 +13,7 @@ from tuckerkg.paper.claims import Outcomes
 from tuckerkg.paper.markdown import as_table, number, short, signed, with_deviation
 from tuckerkg.paper.reproduce import Outcome
 from tuckerkg.paper.rows import METRICS
+from tuckerkg.paper.trust_page import trust_file
 from tuckerkg.types import JsonObject
 
 TITLES = {"fb15k-237": "FB15k-237", "wn18rr": "WN18RR"}
@@ -23,24 +24,29 @@ it for NBFNet."""
 
 @dataclass(frozen=True)
 class Studies:
-    """What was measured beside the rows: blends by dataset, and answers for entities that training never saw."""
+    """What was measured beside the rows.
+
+    Blends by dataset, answers for entities that training never saw, and how far probabilities hold.
+    """
 
     blends: Mapping[str, JsonObject]
     unseen: Sequence[JsonObject]
+    trust: Sequence[JsonObject] = ()
 
     @classmethod
     def read(cls, results: Path) -> Studies:
-        """From the files of ``tuckerkg blend --test --json`` and ``scripts/measure_unseen.py``, where they are."""
+        """From the files of ``tuckerkg blend --test --json`` and of the scripts, where they are."""
         folder = results / "studies"
         blends = {dataset: folder / f"blend-{dataset}.json" for dataset in TITLES}
         unseen = folder / "unseen.json"
         return cls(
             {dataset: _json(file) for dataset, file in blends.items() if file.exists()},
             _json(unseen) if unseen.exists() else [],
+            _json(trust_file(results)) if trust_file(results).exists() else (),
         )
 
 
-NOTHING_MEASURED = Studies({}, [])
+NOTHING_MEASURED = Studies({}, [], [])
 
 
 def section(found: Outcomes, studies: Studies) -> str:

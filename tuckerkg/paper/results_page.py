@@ -14,6 +14,7 @@ from tuckerkg.paper.markdown import as_table, number, short, signed, with_deviat
 from tuckerkg.paper.question_page import NOTHING_MEASURED, TITLES, Studies, headline_cells, section
 from tuckerkg.paper.reproduce import NOTHING, Outcome, budget, outcome
 from tuckerkg.paper.rows import METRICS, paper_rows
+from tuckerkg.paper.trust_page import trust_section
 from tuckerkg.types import JsonObject
 
 HITS = METRICS[1:]
@@ -41,6 +42,7 @@ def page(
         "test MRR minus that of the same weights with every message switched off; the verdict `decoder alone` is "
         "given to weights that no message has touched.",
         section(found, studies),
+        *([trust_section(studies.trust)] if studies.trust else []),
         "## The paper's main table\n\n" + what_messages_bring(found) + "\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
         "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it is in front of TuckER here; in "

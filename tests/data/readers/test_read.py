@@ -400,13 +400,13 @@ def test_any_bytes_give_rows_that_balance_or_a_located_error(
         ("short.tsv", b"a\tb\tc\na\tb\n", True),
     ],
 )
-def test_b2_rows_can_be_skipped_only_where_rows_are_bad(tmp_path, name, content, has_rows):
+def test_rows_can_be_skipped_only_where_rows_are_bad(tmp_path, name, content, has_rows):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError) as caught:
         Dataset.from_files(tmp_path / name)
     assert ("--on-error=skip" in str(caught.value)) == has_rows
 
 
-def test_b2_what_python_takes_is_named_beside_the_flag():
+def test_what_python_takes_is_named_beside_the_flag():
     with pytest.raises(InputError, match=r"--columns NAME,NAME,NAME \(columns=\(NAME, NAME, NAME\) in Python\)"):
         Dataset.from_frame(pl.DataFrame({"a": ["x"], "b": ["y"], "c": ["z"], "d": ["w"]}))
