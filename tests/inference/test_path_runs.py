@@ -310,3 +310,13 @@ def test_messages_of_the_full_core_are_not_explained_by_those_of_another(tmp_pat
     assert run.evaluate("test").mrr > 0.0
     with pytest.raises(TuckerkgError, match=r"paths\.core = tucker: explanations follow .* paths\.core=question or cp"):
         run.explain("e001", "plus1", "e002")
+
+
+def test_a_file_of_questions_to_a_slow_run_is_told_what_is_faster(path_run, tmp_path, monkeypatch):
+    (tmp_path / "ask.tsv").write_text("e001\tplus1\t?\n", encoding="utf-8")
+    asked = ["predict", str(path_run.path), "--questions", str(tmp_path / "ask.tsv")]
+    assert "--one-way" not in CliRunner().invoke(app, asked).stderr
+    monkeypatch.setattr("tuckerkg.nn.path_scorer.FEWEST_QUESTIONS", 10)
+    monkeypatch.setattr("tuckerkg.nn.path_scorer.FIT_EDGES", 1)
+    assert "--one-way leaves that out" in CliRunner().invoke(app, asked).stderr
+    assert "--one-way" not in CliRunner().invoke(app, [*asked, "--one-way"]).stderr

@@ -36,7 +36,7 @@ def test_what_is_said_of_the_best_missing_facts_is_true(run):
     trust = run.trust()
     assert [each.count for each in trust.first][:3] == [20, 100, 500]
     for each in trust.first[2:]:  # 20 of the first 100 are in validation: too few to be sure
-        assert each.said == pytest.approx(each.true, abs=0.05)
+        assert each.said == pytest.approx(each.true, abs=0.1)
     assert set(trust.places) == {"questions", "top missing", "all relations of a head", "given triples"}
     assert trust.worst_ece < 0.05
     listed = run.top_missing(100, missing_from=("train",))

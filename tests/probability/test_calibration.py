@@ -131,12 +131,14 @@ def test_shown_facts_are_the_best_answers_to_questions_that_make_sense(capitals)
 
 def test_a_sample_stands_for_all_questions(capitals):
     graph = GraphFacts(capitals.train, N, 2)
-    generator = torch.Generator().manual_seed(0)
-    queries, weights = sample_questions(graph, capitals.valid, 200, generator)
-    makes_sense = graph.plausible[queries[:, 0], queries[:, 1]]
-    assert makes_sense.sum() == 200
-    assert weights[makes_sense].sum().item() == pytest.approx(int(graph.plausible.sum()))
-    assert 0 < (~makes_sense).sum() <= 10
+    stands_for = []
+    for seed in range(50):
+        queries, weights = sample_questions(graph, capitals.valid, 200, torch.Generator().manual_seed(seed))
+        makes_sense = graph.plausible[queries[:, 0], queries[:, 1]]
+        assert int(makes_sense.sum()) == pytest.approx(200, abs=40)
+        assert 0 < (~makes_sense).sum() <= 12
+        stands_for.append(weights[makes_sense].sum().item())
+    assert np.mean(stands_for) == pytest.approx(int(graph.plausible.sum()), rel=0.03)
     everything = shown_facts(capitals, graph, capitals.valid, 10**6, 10**9)
     some = shown_facts(capitals, graph, capitals.valid, 10**6, 2_000)
     assert len(some.facts) < 0.6 * len(everything.facts)

@@ -32,7 +32,8 @@ def by_hand(seen, held, fact, single, plausible):
         has, has_held = float(known > 0), float(len(answers(held) - {answer}) > 0)
         s = single[relation]
         rows += [math.log1p(known), has, s, s * has, has_held, s * has_held, float(not plausible[anchor, relation])]
-    return rows
+    others = [other for other in seen.tolist() if {other[0], other[2]} == {h, t} and other != list(fact)]
+    return [*rows, float(len(others) > 0)]
 
 
 def singles(triples):

@@ -178,7 +178,10 @@ def _answers(
 ) -> FileAnswers:
     from tuckerkg.console import progress_bar
     from tuckerkg.inference.query_files import ask_file
+    from tuckerkg.nn.contracts import is_slow
 
+    if joined and is_slow(run.scorer):
+        log("this run is slow to ask, and each answer's own question is asked too; --one-way leaves that out")
     with progress_bar("asking") as progress:
         found = ask_file(run, questions, options, k, known=known, typed=typed, joined=joined, progress=progress)
     _say_rejects(len(found.rejects), options)

@@ -24,7 +24,8 @@ from tuckerkg.probability.population import Shown, are_in, shown_facts
 from tuckerkg.probability.verdicts import Verdicts, fit_on, fit_verdicts
 from tuckerkg.types import Basis
 
-FACTS = 30_000  # to fit on, where a question costs little
+FACTS = 40_000  # to fit on, where a question costs little, and
+FIT_SCORES = 4 * 10**9  # computed to find them, at most, but for ``fit_questions``
 FACTS_PER_QUESTION = 1.5  # where it costs much
 QUESTIONS_PER_VERDICT = 4  # one true fact, and two false ones with two questions each, cost about so many
 FEW = 20  # true facts of one direction; with fewer, those of both directions are taken
@@ -131,8 +132,11 @@ def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_te
         num_test: how many other facts were hidden in the same way; they are not read.
     """
     graph = GraphFacts(train, scorer.num_entities, scorer.num_relations)
-    questions = fit_questions(scorer)
-    facts = int(FACTS_PER_QUESTION * questions) if is_slow(scorer) else FACTS
+    questions, facts = fit_questions(scorer), FACTS
+    if is_slow(scorer):
+        facts = int(FACTS_PER_QUESTION * questions)
+    else:
+        questions = max(questions, FIT_SCORES // scorer.num_entities)
     for typed in (True, False):  # where every entity is new to its place, no typed answer is true
         shown = shown_facts(scorer, graph, valid, questions, facts, typed=typed, all_answers=True)
         if are_in(shown.facts, valid, graph).any():
@@ -158,7 +162,7 @@ def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_te
         lambda facts, shares: fitted.logits(graph, facts, shares),
         valid,
         len(valid) / (len(valid) + num_test),
-        most=max(1, questions // QUESTIONS_PER_VERDICT),
+        most=max(1, fit_questions(scorer) // QUESTIONS_PER_VERDICT),
     )
     return replace(fitted, verdicts=verdicts)
 

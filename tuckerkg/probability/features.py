@@ -3,7 +3,8 @@
 A fact (h, r, t) answers two questions, (h, r, ?) and (?, r, t). Scores have no absolute meaning, so what counts of them
 is the share of the fact among all candidates of a question, ``score - log sum exp``. The graph says, without any score,
 how many answers a question has already and how often questions of its relation have a single one: a city that has its
-country is hardly missing a second.
+country is hardly missing a second. Nor is it all the same whether other facts join the two entities: in some graphs
+they make a further one likely, and from the held-out facts of others all such pairs have been removed.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class GraphFacts:
         self.plausible = plausible_questions(known, num_entities, num_relations)  # [N, 2R]
         self.types = TypeConstraints(known, num_entities, num_relations)
         self.single = _single(self.known)
+        self._pairs, self._facts_of_pair = np.unique(_pair_keys(seen, num_entities), return_counts=True)
 
     def with_held_out(self, held_out: np.ndarray) -> GraphFacts:
         """The same with these facts known as well; which questions are plausible stays as it is."""
@@ -60,7 +62,16 @@ class GraphFacts:
         of_tail = self._of_questions(heads, relation_ids, itself)
         of_head = self._of_questions(tails, relation_ids + self.num_relations, itself)
         read = [of_share(shares[:, side]) for side, name in enumerate(("tail", "head")) if basis in (name, "both")]
-        return torch.cat([*read, of_tail, of_head], 1)
+        return torch.cat([*read, of_tail, of_head, self._joined_otherwise(facts, itself[0])], 1)
+
+    def _joined_otherwise(self, facts: Tensor, itself: Tensor) -> Tensor:
+        """Whether the scorer has seen another fact between the two entities, in either direction, ``[n, 1]``."""
+        if not len(self._pairs):
+            return torch.zeros(len(facts), 1, dtype=torch.float64)
+        keys = _pair_keys(facts.numpy(), self.num_entities)
+        places = np.searchsorted(self._pairs, keys).clip(max=len(self._pairs) - 1)
+        count = torch.from_numpy(np.where(self._pairs[places] == keys, self._facts_of_pair[places], 0))
+        return (count > itself.long()).double()[:, None]
 
     def _of_questions(self, anchors: Tensor, relation_ids: Tensor, itself: tuple[Tensor, Tensor]) -> Tensor:
         """What the graph says of questions, ``[n, FROM_GRAPH]``, the answer ``itself`` not counted."""
@@ -90,6 +101,13 @@ def rising_columns(basis: Basis) -> list[int]:
 
 def _counts(known: KnownTails, anchors: Tensor, relation_ids: Tensor) -> Tensor:
     return known.counts(anchors, relation_ids).double()
+
+
+def _pair_keys(facts: np.ndarray, num_entities: int) -> np.ndarray:
+    """A number for the two entities of each of ``facts [n, 3]``, in any order."""
+    ends = facts[:, [0, 2]]
+    keys: np.ndarray = ends.min(1) * num_entities + ends.max(1)
+    return keys
 
 
 def _single(known: KnownTails) -> Tensor:

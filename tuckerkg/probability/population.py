@@ -77,27 +77,39 @@ def sample_questions(
 ) -> tuple[Tensor, Tensor]:
     """Questions ``[Q, 2]`` of both directions and how many others each stands for, ``[Q]``.
 
-    All that make sense, or a sample: half of it of those that ``held_out`` answers. Some make no sense.
+    All that make sense, or a sample of about ``most``: half of it of those that ``held_out`` answers, of the others the
+    more of a kind the more of its questions ``held_out`` answers, since that is where answers are believed. Some make
+    no sense.
     """
     pairs = graph.plausible.nonzero()  # [P, 2]
     weights = torch.ones(len(pairs), dtype=torch.float64)
     if len(pairs) > most:
-        asked = add_inverses(held_out, graph.num_relations)
         keys = pairs[:, 0] * 2 * graph.num_relations + pairs[:, 1]
+        asked = add_inverses(held_out, graph.num_relations)
         has = torch.from_numpy(np.isin(keys.numpy(), asked[:, 0] * 2 * graph.num_relations + asked[:, 1]))
-        parts = []
-        left = most
-        for stratum, count in ((has.nonzero()[:, 0], most // 2), ((~has).nonzero()[:, 0], None)):
-            taken = _some(stratum, left if count is None else count, generator)
-            weights[taken] = len(stratum) / max(len(taken), 1)
-            left -= len(taken)
-            parts.append(taken)
-        chosen = torch.cat(parts).sort().values
+        answered = _some(has.nonzero()[:, 0], most // 2, generator)
+        weights[answered] = int(has.sum()) / max(len(answered), 1)
+        rest = (~has).nonzero()[:, 0]
+        size = _promise(graph, pairs, has)[rest]
+        size = size + size.mean()  # half of them at random, so that none stands for very many
+        chance = (size * ((most - len(answered)) / size.sum())).clamp(max=1.0)
+        drawn = torch.rand(len(rest), generator=generator, dtype=torch.float64) < chance
+        weights[rest[drawn]] = 1.0 / chance[drawn]
+        chosen = torch.cat([answered, rest[drawn]]).sort().values
         pairs, weights = pairs[chosen], weights[chosen]
     count = max(1, int(SENSELESS * len(pairs)))
-    drawn = torch.stack([torch.randint(size, (4 * count,), generator=generator) for size in graph.plausible.shape], 1)
-    senseless = drawn[~graph.plausible[drawn[:, 0], drawn[:, 1]]][:count]
+    drawn_pairs = torch.stack(
+        [torch.randint(size, (4 * count,), generator=generator) for size in graph.plausible.shape], 1
+    )
+    senseless = drawn_pairs[~graph.plausible[drawn_pairs[:, 0], drawn_pairs[:, 1]]][:count]
     return torch.cat([pairs, senseless]), torch.cat([weights, torch.ones(len(senseless), dtype=torch.float64)])
+
+
+def _promise(graph: GraphFacts, pairs: Tensor, has: Tensor) -> Tensor:
+    """The root of how often questions of a kind are answered, ``[P]``: of a relation, with known answers or without."""
+    kinds = 2 * pairs[:, 1] + (graph.known.counts(pairs[:, 0], pairs[:, 1]) > 0).long()
+    count, answered = (torch.bincount(part, minlength=4 * graph.num_relations) for part in (kinds, kinds[has]))
+    return ((answered + 0.5) / (count + 1.0)).double().sqrt()[kinds]
 
 
 def _some(values: Tensor, count: int, generator: torch.Generator) -> Tensor:
