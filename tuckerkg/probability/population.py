@@ -61,7 +61,7 @@ def shown_facts(
     shown = _answers(scorer, graph, queries, weights, typed, deep)
     is_held = are_in(shown.facts, held_out, graph)
     own = torch.where(shown.asked_tail, shown.shares[:, 0], shown.shares[:, 1])
-    size = torch.exp(0.5 * own) * shown.weights  # the spread of a rare event goes with the root of its chance
+    size = (torch.exp(own) + 0.02 * torch.exp(0.5 * own)) * shown.weights  # those that may be believed, and some others
     chance = (size * (most_facts / size.sum().clamp(min=1e-300))).clamp(max=1.0)
     chance[is_held] = 1.0
     kept = torch.rand(len(chance), generator=generator, dtype=torch.float64) < chance
