@@ -103,6 +103,8 @@ def test_it_is_stored_and_restored(capitals, fitted):
         assert torch.equal(again.logits(graph, facts, shares, basis), fitted.logits(graph, facts, shares, basis))
     assert not Calibration.from_tensors({}).fitted
     assert not Calibration.from_tensors({"slopes": torch.ones(4)}).fitted  # of an earlier version
+    fewer = fitted.tensors() | {"both.means": fitted.tensors()["both.means"][:-1]}
+    assert not Calibration.from_tensors(fewer).fitted  # ... that knew fewer features
 
 
 def test_nothing_true_among_the_shown_facts_leaves_the_plain_sigmoid(capitals):

@@ -230,3 +230,11 @@ def test_a_run_from_before_there_were_kinds_opens_with_the_same_scores(path):
     other = opened.settings.model_copy(update={"experiment": "another"})
     with pytest.raises(TuckerkgError, match="other settings than another has now"):
         api.train_experiment(other, path, callback=NullCallback())
+
+
+def test_probabilities_of_an_earlier_version_are_fitted_again(path):
+    expected = load(path).calibration
+    folder = RunFolder.open(path)
+    fewer = expected.tensors() | {"both.means": expected.tensors()["both.means"][:-1]}
+    folder.store_calibration(load(path).step, 1, fewer)
+    assert same(load(path).calibration, expected)

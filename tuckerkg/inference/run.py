@@ -222,7 +222,9 @@ class Run:
             return self._unfitted()
         stored = self.folder.calibration(self.step, self.version) if self._scorer is None else None
         if stored is not None:  # it belongs to the folder's own model
-            return Calibration.from_tensors(stored)
+            found = Calibration.from_tensors(stored)
+            if found.fitted or not stored:  # else it is of an earlier version of the program
+                return found
         fitted = self._fitted()
         if self._scorer is None:
             with suppress(RunFolderError):  # a run may be read-only

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.contracts import Scorer, fit_questions, is_slow
-from tuckerkg.probability.features import BASES, GraphFacts, rising_columns, share_columns
+from tuckerkg.probability.features import BASES, GraphFacts, num_features, rising_columns, share_columns
 from tuckerkg.probability.logistic import Labelled, Logistic, fit
 from tuckerkg.probability.population import Shown, are_in, shown_facts
 from tuckerkg.probability.verdicts import Verdicts, fit_on, fit_verdicts
@@ -111,6 +111,8 @@ class Calibration:
         for key, value in tensors.items():
             part, _, name = key.partition(".")
             parts.setdefault(part, {})[name] = value
+        if any(len(parts[basis]["means"]) != num_features(basis) for basis in BASES):
+            return cls()
         return cls(
             {basis: Logistic.from_tensors(parts[basis]) for basis in BASES},
             float(tensors["hidden"]),

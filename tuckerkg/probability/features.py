@@ -99,6 +99,11 @@ def rising_columns(basis: Basis) -> list[int]:
     return list(range(SHARE * len(share_columns(basis))))
 
 
+def num_features(basis: Basis) -> int:
+    """How many features there are."""
+    return len(rising_columns(basis)) + 2 * FROM_GRAPH + 1
+
+
 def _counts(known: KnownTails, anchors: Tensor, relation_ids: Tensor) -> Tensor:
     return known.counts(anchors, relation_ids).double()
 
