@@ -131,16 +131,16 @@ def test_shown_facts_are_the_best_answers_to_questions_that_make_sense(capitals)
             assert shares == pytest.approx(both, abs=1e-5)
 
 
-def test_a_sample_stands_for_all_questions(capitals):
+def test_importance_weights_of_a_sample_add_up_to_all_questions(capitals):
     graph = GraphFacts(capitals.train, N, 2)
-    stands_for = []
+    totals = []
     for seed in range(50):
         queries, weights = sample_questions(graph, capitals.valid, 200, torch.Generator().manual_seed(seed))
         makes_sense = graph.plausible[queries[:, 0], queries[:, 1]]
         assert int(makes_sense.sum()) == pytest.approx(200, abs=40)
         assert 0 < (~makes_sense).sum() <= 12
-        stands_for.append(weights[makes_sense].sum().item())
-    assert np.mean(stands_for) == pytest.approx(int(graph.plausible.sum()), rel=0.03)
+        totals.append(weights[makes_sense].sum().item())
+    assert np.mean(totals) == pytest.approx(int(graph.plausible.sum()), rel=0.03)
     everything = shown_facts(capitals, graph, capitals.valid, 10**6, 10**9)
     some = shown_facts(capitals, graph, capitals.valid, 10**6, 2_000)
     assert len(some.facts) < 0.6 * len(everything.facts)

@@ -38,7 +38,7 @@ def test_labels_of_half_of_the_true_facts_do_not_halve_the_probability():
     assert chances.mean() > 0.95
 
 
-def test_weights_stand_for_facts_that_were_left_out():
+def test_importance_weights_make_up_for_facts_that_were_left_out():
     labelled, truth = made_up([1.0], [-1.0], [60_000])
     kept = labelled.is_true | (torch.rand(len(truth), generator=torch.Generator().manual_seed(9)) < 0.2)
     some = labelled.rows(kept)

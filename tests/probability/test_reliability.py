@@ -25,7 +25,7 @@ def test_the_error_is_the_mean_gap_of_bins_of_equal_mass(monkeypatch):
     assert found.log_loss == pytest.approx(-math.log(0.9 * 0.8 * 0.3 * 0.9) / 4)
 
 
-def test_a_fact_that_stands_for_three_counts_three_times(monkeypatch):
+def test_a_fact_of_importance_weight_three_counts_three_times(monkeypatch):
     monkeypatch.setattr(module, "LEAST", 100)
     once = reliability(torch.tensor([0.2, 0.2, 0.2, 0.8]).double(), torch.tensor([True, True, True, False]))
     weighed = reliability(

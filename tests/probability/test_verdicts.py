@@ -1,4 +1,4 @@
-"""Whether a triple is true: false facts look right and are not known, thresholds fit, error rates are as measured."""
+"""Whether a triple is true: false facts are of the right type and unknown, thresholds fit, error rates are as measured."""
 
 from __future__ import annotations
 

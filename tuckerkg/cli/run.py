@@ -94,7 +94,7 @@ def evaluate(
     if calibration:
         asked = evaluation.split
         plain = loaded.uncalibrated().reliability(asked)
-        with progress_bar("looking for missing facts") as progress:
+        with progress_bar("searching missing facts") as progress:
             everywhere = loaded.trust(progress)
         trust = loaded.reliability(asked), plain, loaded.answer_set_coverage(asked, coverage), everywhere
     if as_json:

@@ -63,7 +63,7 @@ def calibrate(
         )
         print("probabilities are now the share that is true among facts like these; --base-rate gives another share")
         return
-    with progress_bar("looking for missing facts") as progress:
+    with progress_bar("searching missing facts") as progress:
         trust = fitted.trust(progress)
     if as_json:
         print(printable_json({"trust": trust.as_dict()}))

@@ -77,7 +77,7 @@ class Labels:
         return self._paths.get(label) or self.titles.get(label, label)
 
     def short_names(self) -> dict[str, str]:
-        """What each label is shown as; labels that would look the same stay as they are."""
+        """What each label is shown as; labels whose names are ambiguous stay as they are."""
         shown = [self.shown(number) for number in range(len(self.labels))]
         count = Counter(shown)
         return {label: name if count[name] == 1 else label for label, name in zip(self.labels, shown, strict=True)}

@@ -101,7 +101,7 @@ def read_dataset(
     unseen_relations: bool = False,
     options: ReadOptions | None = None,
 ) -> Dataset:
-    """Whatever stands for a dataset: one that is read already, a name or path, or a graph in memory.
+    """Read a dataset from a name, a path or a graph in memory; one that is read already is returned.
 
     ``options`` are those of files.
     """

@@ -1,4 +1,4 @@
-"""The part of RESULTS.md on probabilities: what is said of missing facts, and of false ones that look right."""
+"""The part of RESULTS.md on probabilities: what is said of missing facts, and of plausible false ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def trust_section(rows: Sequence[JsonObject]) -> str:
 
 
 def _worst(row: JsonObject) -> str:
-    """The relations with at least 20 facts that are told apart worst."""
+    """The relations with at least 20 facts with the lowest accuracy."""
     relations = {name: part for name, part in row["truth_by_relation"].items() if part["facts"] >= 20}
     order = sorted(relations, key=lambda name: relations[name]["accuracy_with_unsure"])
     if not order:

@@ -26,8 +26,8 @@ ITERATIONS = 150
 class Labelled:
     """Facts to fit on.
 
-    ``is_true`` says which have a label, ``found [n]`` the chance that a true one has it, ``weights`` how many facts
-    each stands for.
+    ``is_true`` says which have a label, ``found [n]`` the chance that a true one has it, ``weights`` are the importance
+    weights of the sample.
     """
 
     features: Tensor  # [n, F]

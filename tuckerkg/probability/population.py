@@ -31,7 +31,7 @@ class Shown:
     facts: Tensor  # [n, 3] relation below R
     asked_tail: Tensor  # [n] whether the tail was asked for, else the head
     shares: Tensor  # [n, 2] log share of the tail question and of the head question
-    weights: Tensor  # [n] how many shown facts each stands for
+    weights: Tensor  # [n] importance weights of the sample
 
 
 def shown_facts(
@@ -75,7 +75,7 @@ def shown_facts(
 def sample_questions(
     graph: GraphFacts, held_out: np.ndarray, most: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Questions ``[Q, 2]`` of both directions and how many others each stands for, ``[Q]``.
+    """Questions ``[Q, 2]`` of both directions and their importance weights ``[Q]``.
 
     All that make sense, or a sample of about ``most``: half of it of those that ``held_out`` answers, of the others the
     more of a kind the more of its questions ``held_out`` answers, since that is where answers are believed. Some make
@@ -91,7 +91,7 @@ def sample_questions(
         weights[answered] = int(has.sum()) / max(len(answered), 1)
         rest = (~has).nonzero()[:, 0]
         size = _promise(graph, pairs, has)[rest]
-        size = size + size.mean()  # half of them at random, so that none stands for very many
+        size = size + size.mean()  # half of them at random, so that no importance weight is large
         chance = (size * ((most - len(answered)) / size.sum())).clamp(max=1.0)
         drawn = torch.rand(len(rest), generator=generator, dtype=torch.float64) < chance
         weights[rest[drawn]] = 1.0 / chance[drawn]
@@ -127,7 +127,7 @@ def _answers(
     """The best unknown answers to ``queries [Q, 2]``; if ``limited``, to those that make sense, of the right type.
 
     With ``deep``, held-out facts and a generator, also the held-out ones among the other answers of the right type, and
-    some random others, which stand for all of them.
+    a random sample of the others with its importance weights.
     """
     makes_sense = graph.plausible[queries[:, 0], queries[:, 1]] & limited
     found = []
@@ -143,20 +143,20 @@ def _answers(
         parts = [(rows, places[rows, columns], torch.ones(len(rows), dtype=torch.float64))]
         if deep is not None:
             parts += _others(chunk, graph, best[:, -1], typed, *deep)
-        rows, answers, stands_for = (torch.cat(column) for column in zip(*parts, strict=True))
+        rows, answers, importance = (torch.cat(column) for column in zip(*parts, strict=True))
         share = scores[rows, answers].double() - totals[rows]
         asked = chunk.heads[rows], chunk.relation_ids[rows]
-        found.append((*asked, answers, share, stands_for * weights[chunk.first + rows]))
+        found.append((*asked, answers, share, importance * weights[chunk.first + rows]))
     if not found:
         none = torch.empty(0, dtype=torch.float64)
         return Shown(none.long().view(0, 3), none.bool(), none.view(0, 2), none)
-    anchors, relation_ids, answers, share, stands_for = (torch.cat(column) for column in zip(*found, strict=True))
+    anchors, relation_ids, answers, share, importance = (torch.cat(column) for column in zip(*found, strict=True))
     asked_tail = relation_ids < graph.num_relations
     heads, tails = torch.where(asked_tail, anchors, answers), torch.where(asked_tail, answers, anchors)
     facts = torch.stack([heads, relation_ids % graph.num_relations, tails], 1)
     missing = torch.full_like(share, torch.nan)
     shares = torch.stack([torch.where(asked_tail, share, missing), torch.where(asked_tail, missing, share)], 1)
-    return Shown(facts, asked_tail, shares, stands_for)
+    return Shown(facts, asked_tail, shares, importance)
 
 
 def _others(
@@ -167,7 +167,7 @@ def _others(
     held_out: KnownTails,
     generator: torch.Generator,
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Answers that are not shown: rows, answers, how many each stands for. ``least [b]`` is the last shown score."""
+    """Answers that are not shown: rows, answers, importance weights. ``least [b]`` is the last shown score."""
     offsets, tails = held_out.find(chunk.heads, chunk.relation_ids)
     rows = rows_of(offsets)
     left = (chunk.scores[rows, tails] > -torch.inf) & (chunk.scores[rows, tails] < least[rows])
@@ -178,11 +178,11 @@ def _others(
     draw = torch.rand(len(typed), OTHERS, generator=generator, dtype=torch.float64)
     places = starts[:, None] + torch.minimum((draw * sizes[:, None]).long(), (sizes[:, None] - 1).clamp(min=0))
     rows, answers = typed.repeat_interleave(OTHERS), graph.types.entity_ids[places].flatten()
-    stands_for = (sizes / OTHERS).double().repeat_interleave(OTHERS)
+    importance = (sizes / OTHERS).double().repeat_interleave(OTHERS)
     scores = chunk.scores[rows, answers]
     other = (scores > -torch.inf) & (scores < least[rows])
     other &= ~held_out.hold(chunk.heads[rows], chunk.relation_ids[rows], answers)
-    return [*found, (rows[other], answers[other], stands_for[other])]
+    return [*found, (rows[other], answers[other], importance[other])]
 
 
 def _with_other_shares(scorer: Scorer, graph: GraphFacts, shown: Shown) -> Shown:

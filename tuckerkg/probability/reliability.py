@@ -12,7 +12,7 @@ from torch import Tensor
 from tuckerkg.types import JsonObject
 
 BINS = 15
-LEAST = 100  # facts in a bin, but for the first one: with fewer, chance alone looks like an error
+LEAST = 100  # facts in a bin, but for the first one: with fewer, sampling noise counts as an error
 SMALLEST = 1e-12
 
 
@@ -46,18 +46,18 @@ def reliability(chances: Tensor, is_true: Tensor, share: float = 1.0, weights: T
         is_true: whether each is in the split that is measured on, ``[n]``.
         share: of all hidden facts, the part that this split holds: a probability p should find it true in ``share p``
             of the cases, and what is found is divided by ``share``.
-        weights: how many facts each stands for.
+        weights: importance weights, where the facts are a sample.
     """
     labels = is_true.double()
     bins = max(1, min(BINS, len(labels) // LEAST))
-    stands_for = torch.ones_like(labels) if weights is None else weights
+    importance = torch.ones_like(labels) if weights is None else weights
     order = torch.argsort(chances, stable=True)
-    mass = torch.cumsum(stands_for[order], 0)
+    mass = torch.cumsum(importance[order], 0)
     part_of = torch.ceil(mass * (bins / mass[-1].clamp(min=SMALLEST)) - 1e-9).long() if len(mass) else mass.long()
-    found, error, total = [], 0.0, max(float(stands_for.sum()), SMALLEST)
+    found, error, total = [], 0.0, max(float(importance.sum()), SMALLEST)
     for number in torch.unique(part_of):
         rows = order[part_of == number]
-        size = stands_for[rows]
+        size = importance[rows]
         said = float((size * chances[rows]).sum() / size.sum())
         true = float((size * labels[rows]).sum() / size.sum()) / share
         found.append(Bin(said, true, len(rows)))
@@ -66,8 +66,8 @@ def reliability(chances: Tensor, is_true: Tensor, share: float = 1.0, weights: T
     losses = torch.nn.functional.binary_cross_entropy(expected, labels, reduction="none")
     return Reliability(
         ece=error,
-        brier=float((stands_for * (expected - labels).square()).sum()) / total,
-        log_loss=float((stands_for * losses).sum()) / total,
+        brier=float((importance * (expected - labels).square()).sum()) / total,
+        log_loss=float((importance * losses).sum()) / total,
         bins=tuple(found),
     )
 

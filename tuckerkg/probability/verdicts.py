@@ -1,4 +1,4 @@
-"""Is this triple true? Thresholds per relation, chosen on validation against false facts that look right.
+"""Is this triple true? Thresholds per relation, chosen on validation against plausible false facts.
 
 A false fact is a validation fact with one end replaced by an entity of the right type: one at random, and one of those
 that the scorer ranks near the top. Where as many false as true facts are asked, the chance that a fact is true is a
