@@ -1,4 +1,4 @@
-"""Whether a triple is true: false facts are of the right type and unknown, thresholds fit, error rates are as measured."""
+"""Verdicts: false facts are of the right type and unknown, thresholds fit, error rates are as measured."""
 
 from __future__ import annotations
 

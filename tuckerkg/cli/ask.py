@@ -262,16 +262,7 @@ def explain(
 
     if plot is not None:
         check_plot(plot)
-    options = graph_options(
-        graph,
-        columns=columns,
-        delimiter=delimiter,
-        header=header,
-        on_error=on_error,
-        rejects=rejects,
-        keep_literals=keep_literals,
-        integers=integers,
-    )
+    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
     loaded = load_run(run, plain, checkpoint, graph, base_rate, options)
     with progress_bar("taking edges out") as progress:
         found = loaded.explain(head, relation, tail, k, progress)

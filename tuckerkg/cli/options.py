@@ -220,12 +220,12 @@ def read_options(
     )
 
 
-def graph_options(graph: str | None, **given: Any) -> ReadOptions:
+def graph_options(graph: str | None, *given: Any) -> ReadOptions:
     """How to read the files of ``--graph``: what ``read_options`` takes; refuses it where there is no graph."""
     from tuckerkg.data.readers.options import ReadOptions
     from tuckerkg.errors import TuckerkgError
 
-    options = read_options(**given)
+    options = read_options(*given)
     if graph is None and replace(options, rejects=None) != ReadOptions():
         raise TuckerkgError(
             "--columns, --delimiter, --header, --integers, --keep-literals and --on-error are for the files of "

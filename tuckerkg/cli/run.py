@@ -71,16 +71,7 @@ def evaluate(
     from tuckerkg.console import progress_bar
     from tuckerkg.reports import tables
 
-    options = graph_options(
-        graph,
-        columns=columns,
-        delimiter=delimiter,
-        header=header,
-        on_error=on_error,
-        rejects=rejects,
-        keep_literals=keep_literals,
-        integers=integers,
-    )
+    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
     loaded = load_run(run, checkpoint=checkpoint, graph=graph, options=options)
     if loaded.refit_of is not None and loaded.graph is None and split != "train":
         if as_json:
@@ -297,16 +288,7 @@ def serve(
     except ImportError as error:
         raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
 
-    options = graph_options(
-        graph,
-        columns=columns,
-        delimiter=delimiter,
-        header=header,
-        on_error=on_error,
-        rejects=rejects,
-        keep_literals=keep_literals,
-        integers=integers,
-    )
+    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
 
     def say(text: str) -> None:
         log(f"tuckerkg: {text}")
