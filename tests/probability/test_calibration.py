@@ -12,7 +12,7 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.inference.run import load
 from tuckerkg.probability.calibration import Calibration, fit_calibration
 from tuckerkg.probability.features import GraphFacts
-from tuckerkg.probability.population import CANDIDATES, are_in, sample_questions, shown_facts
+from tuckerkg.probability.population import CANDIDATES, Sample, are_in, sample_questions, shown_facts
 from tuckerkg.probability.shares import both_shares
 
 N, PER_PERSON = 300, 40
@@ -56,7 +56,7 @@ def fitted(capitals):
 
 def test_what_is_said_is_true_for_questions_as_they_are_asked(capitals, fitted):
     graph = GraphFacts(capitals.train, N, 2)
-    shown = shown_facts(capitals, graph, capitals.valid[:0], 10**6, 10**9, seed=3)
+    shown = shown_facts(capitals, graph, capitals.valid[:0], Sample(seed=3))
     is_true = are_in(shown.facts, np.concatenate([capitals.valid, capitals.test]), graph).double()
     for basis, rows in (("both", slice(None)), ("tail", shown.asked_tail), ("head", ~shown.asked_tail)):
         chances = torch.sigmoid(fitted.logits(graph, shown.facts, shown.shares, basis))[rows]
@@ -113,7 +113,7 @@ def test_nothing_true_among_the_shown_facts_leaves_the_plain_sigmoid(capitals):
 
 def test_shown_facts_are_the_best_answers_to_questions_that_make_sense(capitals):
     graph = GraphFacts(capitals.train, N, 2)
-    shown = shown_facts(capitals, graph, capitals.valid, 10**6, 10**9)
+    shown = shown_facts(capitals, graph, capitals.valid, Sample())
     assert (shown.weights == 1.0).all()
     known = {tuple(fact) for fact in capitals.train.tolist()}
     for head, relation in ((15, 0), (40, 1)):
@@ -141,12 +141,31 @@ def test_importance_weights_of_a_sample_add_up_to_all_questions(capitals):
         assert 0 < (~makes_sense).sum() <= 12
         totals.append(weights[makes_sense].sum().item())
     assert np.mean(totals) == pytest.approx(int(graph.plausible.sum()), rel=0.03)
-    everything = shown_facts(capitals, graph, capitals.valid, 10**6, 10**9)
-    some = shown_facts(capitals, graph, capitals.valid, 10**6, 2_000)
+    everything = shown_facts(capitals, graph, capitals.valid, Sample())
+    some = shown_facts(capitals, graph, capitals.valid, Sample(facts=2_000))
     assert len(some.facts) < 0.6 * len(everything.facts)
     assert some.weights.sum().item() == pytest.approx(len(everything.facts), rel=0.1)
     kept, all_of_them = (are_in(part.facts, capitals.valid, graph).sum() for part in (some, everything))
     assert kept == all_of_them
+
+
+def test_promising_questions_are_all_asked_and_weights_still_add_up(capitals):
+    graph = GraphFacts(capitals.train, N, 2)
+
+    def promise(questions):
+        return torch.where((questions[:, 0] < 50) & (questions[:, 1] == 0), 9.0, -9.0).double()
+
+    totals = []
+    for seed in range(50):
+        generator = torch.Generator().manual_seed(seed)
+        queries, weights = sample_questions(graph, capitals.valid, 200, generator, promise)
+        makes_sense = graph.plausible[queries[:, 0], queries[:, 1]]
+        promising = makes_sense & (promise(queries) > 0)
+        assert promising.sum() == (promise(graph.plausible.nonzero()) > 0).sum()
+        assert (weights[promising] == 1.0).all()
+        assert len(queries) == pytest.approx(200, abs=60)
+        totals.append(weights[makes_sense].sum().item())
+    assert np.mean(totals) == pytest.approx(int(graph.plausible.sum()), rel=0.03)
 
 
 def test_all_ways_to_ask_give_a_fact_the_same_probability(toy_run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tuckerkg.probability.logistic import Labelled, Logistic, corrected, fit
+from tuckerkg.probability.logistic import Labelled, Logistic, corrected, fit, refit
 
 
 def made_up(slopes, shifts, counts, found=1.0, seed=0, bend=0.0):
@@ -97,3 +97,20 @@ def test_a_feature_that_never_changes_counts_for_nothing():
     moved = constant.clone()
     moved[:, 2] = 5.0
     assert torch.equal(fitted.logits(moved, rest[0]), fitted.logits(constant, rest[0]))
+
+
+def test_a_refit_finds_the_weight_of_one_feature_and_changes_nothing_else():
+    labelled, _ = made_up([1.0], [-1.0], [40_000])
+    rest = list(vars(labelled).values())[1:]
+    never = torch.zeros(40_000, 1).double()
+    fitted = fit(Labelled(torch.cat([labelled.features, never], 1), *rest), 1, [0])
+    random = torch.Generator().manual_seed(1)
+    marked = (torch.rand(40_000, 1, generator=random) < 0.5).double()
+    features = torch.cat([labelled.features, marked], 1)
+    chances = torch.sigmoid(fitted.logits(features, labelled.relation_ids) - 2.0 * marked[:, 0])
+    is_true = torch.rand(40_000, generator=random, dtype=torch.float64) < labelled.found * chances
+    changed = refit(fitted, Labelled(features, rest[0], is_true, *rest[2:]), [2])
+    assert changed.weights[:2].tolist() == fitted.weights[:2].tolist()
+    lowered = fitted.logits(features, rest[0]) - changed.logits(features, rest[0])
+    assert (lowered[marked[:, 0] == 0] == 0).all()
+    assert lowered[marked[:, 0] == 1].mean() == pytest.approx(2.0, abs=0.3)

@@ -17,6 +17,8 @@ from torch import Tensor
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.inference.answers.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
+from tuckerkg.nn.contracts import is_slow
+from tuckerkg.probability.population import Promise
 from tuckerkg.types import ProgressFunction
 
 if TYPE_CHECKING:
@@ -133,6 +135,17 @@ def retriever_of(run: Run, given: Run | None = None, slow: Predictor | None = No
             )
     splits = (slow or run.predictor).splits
     return Predictor(found.scorer, run.entities, run.relations, splits, found.calibration)
+
+
+def promise_of(run: Run) -> Promise | None:
+    """What finds the questions that are worth asking a run that is slow to ask, knowing training's facts alone.
+
+    None where it is quick itself, or nothing is quicker.
+    """
+    found = embedding_member(run) if is_slow(run.scorer) else None
+    if found is None:
+        return None
+    return Predictor(found.scorer, run.entities, run.relations, [run.split("train")], found.calibration).best_logits
 
 
 def embedding_member(run: Run) -> Run | None:

@@ -39,7 +39,7 @@ from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.labelled import LabelledFit, calibrate_on
 from tuckerkg.inference.other_graph import OtherGraph, read_other_graph
 from tuckerkg.inference.predictor import Predictor
-from tuckerkg.inference.retrieval import Retrieval, retriever_of
+from tuckerkg.inference.retrieval import Retrieval, promise_of, retriever_of
 from tuckerkg.inference.trust import Trust, measure_reliability, measure_trust
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Scorer
@@ -233,7 +233,7 @@ class Run:
 
     def _fitted(self) -> Calibration:
         splits = [self.split(name) for name in SPLITS]
-        return fit_calibration(self.scorer, splits[0], self._held_out("valid"), len(splits[2]))
+        return fit_calibration(self.scorer, splits[0], self._held_out("valid"), len(splits[2]), promise_of(self))
 
     def _unfitted(self) -> Calibration:
         """The probabilities of a run that has no validation triples to fit them on."""

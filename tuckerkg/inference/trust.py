@@ -18,7 +18,7 @@ from tuckerkg.errors import UnknownNameError
 from tuckerkg.inference.answers.predictions import Predictions
 from tuckerkg.inference.retrieval import QUESTIONS, embedding_member
 from tuckerkg.nn.contracts import fit_questions, is_slow
-from tuckerkg.probability.population import are_in, shown_facts
+from tuckerkg.probability.population import Sample, are_in, shown_facts
 from tuckerkg.probability.reliability import First, Reliability, first_of_list, reliability
 from tuckerkg.types import JsonObject, ProgressFunction
 
@@ -59,7 +59,7 @@ def measure_reliability(run: Run, split: str = "test") -> Reliability:
     share = len(measured) / sum(len(part) for part in held_out)
     predictor = run.predictor_knowing(("train",))
     questions = _questions(run)
-    shown = shown_facts(run.scorer, predictor.graph, measured, questions, questions, seed=1)
+    shown = shown_facts(run.scorer, predictor.graph, measured, Sample(questions, questions, seed=1))
     if run.calibration.fitted:
         logits = run.calibration.logits(predictor.graph, shown.facts, shown.shares)
     else:

@@ -18,9 +18,16 @@ from torch import Tensor
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.contracts import Scorer, fit_questions, is_slow
-from tuckerkg.probability.features import BASES, GraphFacts, num_features, rising_columns, share_columns
-from tuckerkg.probability.logistic import Labelled, Logistic, fit
-from tuckerkg.probability.population import Shown, are_in, shown_facts
+from tuckerkg.probability.features import (
+    BASES,
+    GraphFacts,
+    held_out_columns,
+    num_features,
+    rising_columns,
+    share_columns,
+)
+from tuckerkg.probability.logistic import Labelled, Logistic, fit, refit
+from tuckerkg.probability.population import Promise, Sample, Shown, are_in, shown_facts
 from tuckerkg.probability.verdicts import Verdicts, fit_on, fit_verdicts
 from tuckerkg.types import Basis
 
@@ -125,13 +132,16 @@ def _logit(share: float) -> float:
     return math.log(share) - math.log1p(-share)
 
 
-def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_test: int) -> Calibration:
+def fit_calibration(
+    scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_test: int, promise: Promise | None = None
+) -> Calibration:
     """Fit on validation.
 
     Args:
         train: what the scorer has seen.
         valid: a part of what was hidden.
         num_test: how many other facts were hidden in the same way; they are not read.
+        promise: for a scorer that is slow to ask, what finds questions whose answers are believed.
     """
     graph = GraphFacts(train, scorer.num_entities, scorer.num_relations)
     questions, facts = fit_questions(scorer), FACTS
@@ -139,23 +149,16 @@ def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_te
         facts = int(FACTS_PER_QUESTION * questions)
     else:
         questions = max(questions, FIT_SCORES // scorer.num_entities)
+    sample = Sample(questions, facts, promise)
     for typed in (True, False):  # where every entity is new to its place, no typed answer is true
-        shown = shown_facts(scorer, graph, valid, questions, facts, typed=typed, all_answers=True)
+        shown = shown_facts(scorer, graph, valid, sample, typed=typed, all_answers=True)
         if are_in(shown.facts, valid, graph).any():
             break
     else:
         return Calibration()
     halves = np.array_split(np.random.default_rng(0).permutation(len(valid)), 2)
     situations = [(graph, valid)] + [(graph.with_held_out(valid[half]), np.delete(valid, half, 0)) for half in halves]
-    regressions = {
-        basis: fit(
-            _labelled(situations, shown, basis, num_test),
-            scorer.num_relations,
-            share_columns(basis),
-            rising_columns(basis),
-        )
-        for basis in BASES
-    }
+    regressions = {basis: _fitted(situations, shown, basis, num_test) for basis in BASES}
     hidden = (len(valid) + num_test) / (len(train) + len(valid) + num_test)
     fitted = Calibration(regressions, hidden)
     verdicts = fit_verdicts(
@@ -169,40 +172,45 @@ def fit_calibration(scorer: Scorer, train: np.ndarray, valid: np.ndarray, num_te
     return replace(fitted, verdicts=verdicts)
 
 
-def _labelled(situations: list[tuple[GraphFacts, np.ndarray]], shown: Shown, basis: Basis, num_test: int) -> Labelled:
-    """Shown facts to fit on.
+def _fitted(situations: list[tuple[GraphFacts, np.ndarray]], shown: Shown, basis: Basis, num_test: int) -> Logistic:
+    """The regression of the first of ``situations``, in which no fact of validation is known.
 
-    In each of ``situations`` some facts of validation are known, though the scorer has not seen them, and the others
-    are to be found. The first one has none; of the others only questions count that have such an answer, so that it
-    is learnt how far a known answer lowers the rest.
+    In the others some are, though the scorer has not seen them, and the rest is to be found. They tell how far a known
+    answer lowers the other answers to its question, and nothing else.
     """
-    found = []
-    for place, (graph, wanted) in enumerate(situations):
-        heads, relation_ids, tails = shown.facts.unbind(1)
-        rows = ~graph.known.hold(heads, relation_ids, tails)
-        if place:
-            rows &= _has_held_out(graph, heads, relation_ids) | _has_held_out(
-                graph, tails, relation_ids + graph.num_relations
-            )
-        facts = shown.facts[rows]
-        share = len(wanted) / max(len(wanted) + num_test, 1)
-        found.append(
-            (
-                graph.features(facts, shown.shares[rows], basis),
-                facts[:, 1],
-                are_in(facts, wanted, graph),
-                torch.full((len(facts),), share, dtype=torch.float64),
-                shown.weights[rows],
-                shown.asked_tail[rows],
-            )
-        )
-    *columns, asked_tail = (torch.cat(column) for column in zip(*found, strict=True))
-    labelled = Labelled(*columns)
-    asked = asked_tail if basis == "tail" else ~asked_tail
-    if basis != "both" and int((labelled.is_true & asked).sum()) >= FEW:
-        labelled = labelled.rows(asked)
-    per_true = labelled.weights[labelled.is_true].mean()  # so that the penalties know how many were really seen
-    return replace(labelled, weights=labelled.weights / per_true)
+    (graph, wanted), *others = situations
+    labelled = _labelled(graph, wanted, shown, basis, num_test)
+    fitted = fit(labelled, graph.num_relations, share_columns(basis), rising_columns(basis))
+    known = [_labelled(*other, shown, basis, num_test, with_held_out=True) for other in others]
+    return refit(fitted, Labelled.joined(known), held_out_columns(basis))
+
+
+def _labelled(
+    graph: GraphFacts,
+    wanted: np.ndarray,
+    shown: Shown,
+    basis: Basis,
+    num_test: int,
+    *,
+    with_held_out: bool = False,
+) -> Labelled:
+    """Shown facts to fit on, true where they are ``wanted``; ``with_held_out`` those whose questions have such an
+    answer alone.
+    """
+    heads, relation_ids, tails = shown.facts.unbind(1)
+    rows = ~graph.known.hold(heads, relation_ids, tails)
+    if with_held_out:
+        inverse_ids = relation_ids + graph.num_relations
+        rows &= _has_held_out(graph, heads, relation_ids) | _has_held_out(graph, tails, inverse_ids)
+    asked = shown.asked_tail if basis == "tail" else ~shown.asked_tail
+    is_true = are_in(shown.facts, wanted, graph)
+    if basis != "both" and int((is_true & rows & asked).sum()) >= FEW:
+        rows &= asked
+    facts, weights = shown.facts[rows], shown.weights[rows]
+    per_true = weights[is_true[rows]].mean() if is_true[rows].any() else 1.0  # penalties go by how many were seen
+    found = torch.full((len(facts),), len(wanted) / max(len(wanted) + num_test, 1), dtype=torch.float64)
+    features = graph.features(facts, shown.shares[rows], basis)
+    return Labelled(features, facts[:, 1], is_true[rows], found, weights / per_true)
 
 
 def _has_held_out(graph: GraphFacts, anchors: Tensor, relation_ids: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from tuckerkg.types import Basis
 BASES: tuple[Basis, ...] = ("tail", "head", "both")
 
 SHARE, FROM_GRAPH = 2, 7  # features of a question: those of the share, and those of the graph
+HELD_OUT = (4, 5)  # places of the latter that count held-out answers
 ALMOST_ALL = -1e-4  # log share from where on a candidate has everything
 NO_FACTS = np.empty((0, 3), dtype=np.int64)
 
@@ -97,6 +98,12 @@ def share_columns(basis: Basis) -> list[int]:
 def rising_columns(basis: Basis) -> list[int]:
     """Which features come from shares: with more of them a fact is not less likely."""
     return list(range(SHARE * len(share_columns(basis))))
+
+
+def held_out_columns(basis: Basis) -> list[int]:
+    """Which features say that a question has an answer that is known and that the scorer has not seen."""
+    first = len(rising_columns(basis))
+    return [first + side * FROM_GRAPH + place for side in range(2) for place in HELD_OUT]
 
 
 def num_features(basis: Basis) -> int:

@@ -8,7 +8,7 @@ p may come near to 1 although many true facts have no label.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,6 +35,11 @@ class Labelled:
     is_true: Tensor  # [n] bool
     found: Tensor  # [n]
     weights: Tensor  # [n]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Labelled]) -> Labelled:
+        """Those of ``parts``, one after the other."""
+        return cls(*(torch.cat(column) for column in zip(*(vars(part).values() for part in parts), strict=True)))
 
     def rows(self, chosen: Tensor) -> Labelled:
         """Some of them."""
@@ -79,7 +84,12 @@ class Logistic:
 
     def _linear(self, features: Tensor, relation_ids: Tensor) -> Tensor:
         x = (features - self.means) / self.deviations
-        return linear(x, relation_ids, self.weights, self.shift, self.own, self.slopes)
+        return linear(x, relation_ids, self.weights, *self.own_effects)
+
+    @property
+    def own_effects(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Shift, effects of relations, and columns of their slopes."""
+        return self.shift, self.own, self.slopes
 
 
 def linear(x: Tensor, relation_ids: Tensor, weights: Tensor, shift: Tensor, own: Tensor, slopes: Tensor) -> Tensor:
@@ -122,6 +132,21 @@ def fit(labelled: Labelled, num_relations: int, slopes: list[int], rising: Seque
         left_out[folds == fold] = linear(outside.features, outside.relation_ids, *found, columns)
     knots, heights, offset = _fit_correction(left_out, standardized)
     return Logistic(means, deviations, weights, shift, own, columns, knots, heights, offset)
+
+
+def refit(fitted: Logistic, labelled: Labelled, columns: list[int]) -> Logistic:
+    """The weights of some features fitted on other facts, everything else as it is."""
+    x = (labelled.features - fitted.means) / fitted.deviations
+    chosen = torch.tensor(columns)
+    rest = linear(x, labelled.relation_ids, fitted.weights.index_fill(0, chosen, 0.0), *fitted.own_effects)
+    changed = fitted.weights[chosen].clone()
+
+    def loss() -> Tensor:
+        logits = corrected(rest + x[:, chosen] @ changed, fitted.knots, fitted.heights, fitted.offset)
+        return labelled.loss(logits) + RIDGE * changed.square().sum()
+
+    _minimize(loss, [changed], labelled)
+    return replace(fitted, weights=fitted.weights.index_copy(0, chosen, changed))
 
 
 def _fit_linear(

@@ -5,7 +5,9 @@ Probabilities are fitted on these, not only on questions that are known to have 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -21,7 +23,23 @@ from tuckerkg.probability.shares import log_shares
 
 CANDIDATES = 10  # of each question
 OTHERS = 2  # answers of a question that are not among these, in a sample of all
+PROMISE_SCORES = 4 * 10**9  # computed to find promising questions, at most
 SENSELESS = 0.05  # questions that make no sense, for each one that does: they are asked too
+Promise: TypeAlias = Callable[[Tensor], Tensor]  # questions [Q, 2] -> logits [Q] of their best unknown answers
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many questions are asked, and how many shown facts are kept, about.
+
+    Each of these costs a question in the other direction. ``promise`` finds questions whose answers are believed, at
+    little cost; they are asked more often.
+    """
+
+    questions: int = 10**6
+    facts: int = 10**9
+    promise: Promise | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,31 +56,28 @@ def shown_facts(
     scorer: Scorer,
     graph: GraphFacts,
     held_out: np.ndarray,
-    questions: int,
-    most_facts: int,
+    sample: Sample,
     *,
     typed: bool = True,
     all_answers: bool = False,
-    seed: int = 0,
 ) -> Shown:
     """A sample of the facts that are shown, or of all that could be.
 
     Args:
         held_out: facts whose questions are asked more often than others, and that are kept where they are shown; the
             weights make up for it.
-        questions: how many to ask.
-        most_facts: how many shown facts to keep, about. Each costs a question in the other direction.
+        sample: how many.
         typed: take answers that have been seen in that place of the relation, where the question makes sense.
         all_answers: sample those that are not among a question's best, too.
     """
-    generator = torch.Generator().manual_seed(seed)
-    queries, weights = sample_questions(graph, held_out, questions, generator)
+    generator = torch.Generator().manual_seed(sample.seed)
+    queries, weights = sample_questions(graph, held_out, sample.questions, generator, sample.promise)
     deep = (KnownTails.from_splits([held_out], graph.num_relations), generator) if all_answers else None
     shown = _answers(scorer, graph, queries, weights, typed, deep)
     is_held = are_in(shown.facts, held_out, graph)
     own = torch.where(shown.asked_tail, shown.shares[:, 0], shown.shares[:, 1])
     size = (torch.exp(own) + 0.02 * torch.exp(0.5 * own)) * shown.weights  # those that may be believed, and some others
-    chance = (size * (most_facts / size.sum().clamp(min=1e-300))).clamp(max=1.0)
+    chance = _chances(size, sample.facts)
     chance[is_held] = 1.0
     kept = torch.rand(len(chance), generator=generator, dtype=torch.float64) < chance
     return _with_other_shares(
@@ -73,30 +88,21 @@ def shown_facts(
 
 
 def sample_questions(
-    graph: GraphFacts, held_out: np.ndarray, most: int, generator: torch.Generator
+    graph: GraphFacts, held_out: np.ndarray, most: int, generator: torch.Generator, promise: Promise | None = None
 ) -> tuple[Tensor, Tensor]:
     """Questions ``[Q, 2]`` of both directions and their importance weights ``[Q]``.
 
-    All that make sense, or a sample of about ``most``: half of it of those that ``held_out`` answers, of the others the
-    more of a kind the more of its questions ``held_out`` answers, since that is where answers are believed. Some make
-    no sense.
+    All that make sense, or a sample of about ``most``, the more of them the more their answers may be believed: by
+    ``promise``, or else by what ``held_out`` answers. Some make no sense.
     """
     pairs = graph.plausible.nonzero()  # [P, 2]
     weights = torch.ones(len(pairs), dtype=torch.float64)
-    if len(pairs) > most:
-        keys = pairs[:, 0] * 2 * graph.num_relations + pairs[:, 1]
-        asked = add_inverses(held_out, graph.num_relations)
-        has = torch.from_numpy(np.isin(keys.numpy(), asked[:, 0] * 2 * graph.num_relations + asked[:, 1]))
-        answered = _some(has.nonzero()[:, 0], most // 2, generator)
-        weights[answered] = int(has.sum()) / max(len(answered), 1)
-        rest = (~has).nonzero()[:, 0]
-        size = _promise(graph, pairs, has)[rest]
-        size = size + size.mean()  # half of them at random, so that no importance weight is large
-        chance = (size * ((most - len(answered)) / size.sum())).clamp(max=1.0)
-        drawn = torch.rand(len(rest), generator=generator, dtype=torch.float64) < chance
-        weights[rest[drawn]] = 1.0 / chance[drawn]
-        chosen = torch.cat([answered, rest[drawn]]).sort().values
-        pairs, weights = pairs[chosen], weights[chosen]
+    if len(pairs) > most and promise is not None:
+        pairs, weights = _by_answers(graph, pairs, held_out, max(most, PROMISE_SCORES // graph.num_entities), generator)
+        kept, importance = _drawn(torch.sigmoid(promise(pairs)) * weights, most, generator)
+        pairs, weights = pairs[kept], weights[kept] * importance
+    elif len(pairs) > most:
+        pairs, weights = _by_answers(graph, pairs, held_out, most, generator)
     count = max(1, int(SENSELESS * len(pairs)))
     drawn_pairs = torch.stack(
         [torch.randint(size, (4 * count,), generator=generator) for size in graph.plausible.shape], 1
@@ -105,7 +111,52 @@ def sample_questions(
     return torch.cat([pairs, senseless]), torch.cat([weights, torch.ones(len(senseless), dtype=torch.float64)])
 
 
-def _promise(graph: GraphFacts, pairs: Tensor, has: Tensor) -> Tensor:
+def _by_answers(
+    graph: GraphFacts, pairs: Tensor, held_out: np.ndarray, most: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """A sample of ``pairs [P, 2]`` and its importance weights.
+
+    Half of it of those that ``held_out`` answers, of the others the more of a kind the more of its questions
+    ``held_out`` answers.
+    """
+    if len(pairs) <= most:
+        return pairs, torch.ones(len(pairs), dtype=torch.float64)
+    keys = pairs[:, 0] * 2 * graph.num_relations + pairs[:, 1]
+    asked = add_inverses(held_out, graph.num_relations)
+    has = torch.from_numpy(np.isin(keys.numpy(), asked[:, 0] * 2 * graph.num_relations + asked[:, 1]))
+    answered = _some(has.nonzero()[:, 0], most // 2, generator)
+    rest = (~has).nonzero()[:, 0]
+    drawn, importance = _drawn(_often_answered(graph, pairs, has)[rest], most - len(answered), generator)
+    weights = torch.empty(len(pairs), dtype=torch.float64)
+    weights[answered], weights[rest[drawn]] = int(has.sum()) / max(len(answered), 1), importance
+    chosen = torch.cat([answered, rest[drawn]]).sort().values
+    return pairs[chosen], weights[chosen]
+
+
+def _drawn(size: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """About ``count`` places of ``size [n]`` and their importance weights: the larger, the likelier.
+
+    Half of them are drawn at random, so that no importance weight is large.
+    """
+    chance = _chances(size + size.mean(), count)
+    drawn = (torch.rand(len(size), generator=generator, dtype=torch.float64) < chance).nonzero()[:, 0]
+    return drawn, 1.0 / chance[drawn]
+
+
+def _chances(size: Tensor, count: int) -> Tensor:
+    """Chances ``[n]`` in proportion to ``size [n]``, at most 1, that add up to ``count`` as far as they can."""
+    chance = torch.ones_like(size)
+    rest = torch.ones_like(size, dtype=torch.bool)
+    while int(rest.sum()) > (left := count - int((~rest).sum())):
+        chance[rest] = size[rest] * (left / size[rest].sum().clamp(min=1e-300))
+        over = rest & (chance >= 1.0)
+        if not over.any():
+            break
+        chance[over], rest = 1.0, rest & ~over
+    return chance.clamp(max=1.0)
+
+
+def _often_answered(graph: GraphFacts, pairs: Tensor, has: Tensor) -> Tensor:
     """The root of how often questions of a kind are answered, ``[P]``: of a relation, with known answers or without."""
     kinds = 2 * pairs[:, 1] + (graph.known.counts(pairs[:, 0], pairs[:, 1]) > 0).long()
     count, answered = (torch.bincount(part, minlength=4 * graph.num_relations) for part in (kinds, kinds[has]))
