@@ -26,7 +26,7 @@ from tuckerkg.data.load import load
 from tuckerkg.evaluation.frequency_baseline import FrequencyScorer
 from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
-from tuckerkg.inference.add_facts import add_facts
+from tuckerkg.inference.adding.add_facts import add_facts
 from tuckerkg.inference.run import Run
 from tuckerkg.nn.contracts import Scorer
 

@@ -39,6 +39,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "training",
     "explain",
     "inference.answers",
+    "inference.adding",
     "inference",
     "automatic",
     "refitting",

@@ -379,7 +379,7 @@ def opened(toy_run, tmp_path, monkeypatch):
 
     def load(path, **options):
         loaded = before(path, **options)
-        loaded._scorer = scorer_of("path counts")
+        loaded.given_scorer = scorer_of("path counts")
         return loaded
 
     monkeypatch.setattr(module, "load", load)

@@ -17,8 +17,8 @@ from tuckerkg import api
 from tuckerkg.cli.app import app
 from tuckerkg.config.toml import load_settings
 from tuckerkg.errors import SettingsError, TuckerkgError
-from tuckerkg.inference.add_facts import add_facts
-from tuckerkg.inference.fold_in import fold_in
+from tuckerkg.inference.adding.add_facts import add_facts
+from tuckerkg.inference.adding.fold_in import fold_in
 from tuckerkg.losses.objective import QuestionObjective
 from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges
 from tuckerkg.nn.path_scorer import PathScorer
@@ -144,7 +144,7 @@ def test_a_loaded_run_has_the_same_answers(path_run):
 def test_a_new_fact_counts_at_once(copied, monkeypatch):
     before = tuckerkg.load(copied)
     head, relation, tail = next((h, r, t) for h, r, t in DATA.test.tolist())
-    monkeypatch.setattr("tuckerkg.inference.add_facts.fold_in", _refuse)
+    monkeypatch.setattr("tuckerkg.inference.adding.add_facts.fold_in", _refuse)
     after = before.add([(f"e{head:03}", f"plus{relation + 1}", f"e{tail:03}")])
     assert (after.version, version_numbers(copied)) == (2, [1, 2])
     assert row_of(after, head, relation) != row_of(before, head, relation)
@@ -156,7 +156,7 @@ def test_a_new_fact_counts_at_once(copied, monkeypatch):
 
 
 def test_a_new_entity_is_asked_about_without_training(copied, tmp_path, monkeypatch):
-    monkeypatch.setattr("tuckerkg.inference.add_facts.fold_in", _refuse)
+    monkeypatch.setattr("tuckerkg.inference.adding.add_facts.fold_in", _refuse)
     file = tmp_path / "new.tsv"
     # between 5 and 6 of the ring, by its neighbours at both sides
     file.write_text("fresh\tplus1\te006\nfresh\tplus2\te007\ne004\tplus1\tfresh\n")
@@ -182,7 +182,7 @@ def _refuse(*_args, **_options):
 
 def test_embeddings_are_still_folded_in():
     """What the tests above replace by a refusal is what the package calls."""
-    from tuckerkg.inference import add_facts as module
+    from tuckerkg.inference.adding import add_facts as module
 
     assert module.fold_in is fold_in
 

@@ -17,7 +17,7 @@ from tuckerkg import api
 from tuckerkg.cli.app import app
 from tuckerkg.errors import RunFolderError, TuckerkgError
 from tuckerkg.inference import run as inference
-from tuckerkg.inference.add_facts import add_facts
+from tuckerkg.inference.adding.add_facts import add_facts
 from tuckerkg.inference.run import load
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import NullCallback

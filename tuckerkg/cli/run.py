@@ -106,7 +106,7 @@ def evaluate(
 def _evaluated(run: Run, split: str | None, keep: bool) -> list[Evaluation]:
     """Rank a split; by default test, and of another graph valid+test too, which some tables rank and some do not."""
     from tuckerkg.console import progress_bar
-    from tuckerkg.inference.run import VALID_AND_TEST
+    from tuckerkg.inference.evaluating import VALID_AND_TEST
 
     wanted = [split or "test"]
     if split is None and run.graph is not None and len(run.split("valid")):
@@ -150,7 +150,7 @@ def add(
     `tuckerkg add runs/mine new.tsv`.
     """
     from tuckerkg.console import progress_bar
-    from tuckerkg.inference.add_facts import add_facts
+    from tuckerkg.inference.adding.add_facts import add_facts
 
     options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
     with progress_bar("fitting new entities") as progress:

@@ -7,62 +7,47 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from tuckerkg.config.build import AnyModel, build_model, build_scorer
-from tuckerkg.config.describe import describe_model
-from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.data.from_memory import table_of
-from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.triple_sets import SPLITS
-from tuckerkg.errors import RunFolderError, TuckerkgError, UnknownNameError, did_you_mean
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.conformal import Conformal, Coverage, fit_conformal, measure_coverage
-from tuckerkg.evaluation.frequency_baseline import FrequencyScorer, guessing_mrr
-from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
-from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
-from tuckerkg.evaluation.ranking import rank
+from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.explain.explainer import Explainer, Explanation, explain_fact
-from tuckerkg.graph.known_tails import KnownTails
-from tuckerkg.inference.add_facts import add_facts
+from tuckerkg.inference.adding.add_facts import add_facts
 from tuckerkg.inference.answers.predictions import Predictions
+from tuckerkg.inference.calibrating import calibration_of, fitted_on_validation
+from tuckerkg.inference.evaluating import evaluate, evaluation_file, guess
 from tuckerkg.inference.export import vector_frame, write_vectors
 from tuckerkg.inference.labelled import LabelledFit, calibrate_on
-from tuckerkg.inference.other_graph import OtherGraph, read_other_graph
+from tuckerkg.inference.opened_run import OpenedRun
+from tuckerkg.inference.other_graph import read_other_graph
 from tuckerkg.inference.predictor import Predictor
-from tuckerkg.inference.retrieval import Retrieval, promise_of, retriever_of
+from tuckerkg.inference.retrieval import Retrieval, retriever_of
 from tuckerkg.inference.trust import Trust, measure_reliability, measure_trust
-from tuckerkg.nn.blend_scorer import BlendScorer
-from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, ReadsEdges, Scorer
-from tuckerkg.nn.model import ParameterCounts, device_to_answer
-from tuckerkg.probability.calibration import Calibration, fit_calibration
+from tuckerkg.nn.contracts import AnswersOtherGraphs, HasVectors, Scorer
+from tuckerkg.probability.calibration import Calibration
 from tuckerkg.probability.reliability import Reliability
 from tuckerkg.storage.checkpoints import Which
-from tuckerkg.storage.members import member_folders
-from tuckerkg.storage.run_before import RunBefore, read_run_before
 from tuckerkg.storage.run_folder import RunFolder, check_place
-from tuckerkg.storage.versions import Version, read_version, version_numbers
-from tuckerkg.storage.weights import check_entity_rows, check_weights, restore_weights
-from tuckerkg.types import JsonObject, ProgressFunction
+from tuckerkg.types import ProgressFunction
 
 if TYPE_CHECKING:
     import polars as pl
 
 _log = logging.getLogger("tuckerkg")
 _AT_VERSION = re.compile(r"(.+)@([0-9]{1,9})")
-VALID_AND_TEST = "valid+test"
 
 
-class Run:
+class Run(OpenedRun):
     """A run folder with its best weights. Get one from ``tuckerkg.train`` or ``tuckerkg.load``.
 
     Args:
@@ -76,7 +61,7 @@ class Run:
         graph: the graph that it answers for, where that is not the one it was trained on (``on``).
     """
 
-    graph: OtherGraph | None = None
+    members: tuple[Run, ...]
     labelled: LabelledFit | None = None  # what ``calibrate`` found
     base_rate: float | None = None  # the share of facts that are thought to be missing, where it is not that held out
     _trained: Run | None = None  # the run that ``on`` was called on
@@ -91,119 +76,8 @@ class Run:
         checkpoint: Which = "best",
         scorer: Scorer | None = None,
     ) -> None:
-        self.folder, self.calibrated = folder, calibrated
-        self.settings: Settings = settings_of_run(folder)
-        saved = folder.checkpoints.weights(checkpoint)
-        self.step, self.state, self._weights = saved.step, saved.state, saved.weights
-        labels, titles = folder.entities(), folder.entity_titles()
-        has_table = self.settings.kind == "embedding"  # a row per entity
-        if has_table:
-            check_entity_rows(self._weights, "entities", len(labels))
-        self.num_trained = len(labels)
-        self.version = version_numbers(folder.path)[-1] if version is None else version
-        self.added: Version | None = None
-        if self.version != 1:
-            self.added = read_version(folder.path, self.version)
-            labels, titles = [*labels, *self.added.labels], {**titles, **self.added.titles}
-            if has_table:
-                self._weights = _with_rows(folder.path, self._weights, self.added, self.step)
-        self.entities = Labels("entity", labels, titles)
-        self.relations = Labels("relation", folder.relations(), folder.relation_titles())
-        self.members: tuple[Run, ...] = ()  # of a blend
-        self._model: AnyModel | None = None
-        if self.settings.kind == "blend":
-            self.members = self._opened_members()
-        else:
-            self._model = build_model(self.settings, len(self.entities), len(self.relations))
-            restore_weights(self._model, self._weights)
-            self._model.to(device_to_answer(self.settings.train.device)).eval()
-        self._scorer = scorer
-
-    def _opened_members(self) -> tuple[Run, ...]:
-        """The runs that a blend is made of, at the version that it is opened at."""
-        weights = self._weights.get("weights")
-        count = weights.shape[1] if weights is not None and weights.ndim == 2 and weights.shape[1] else 1
-        check_weights(self._weights, {"weights": ((2 * len(self.relations), count), torch.float64)})
-        return tuple(Run(folder, version=self.version) for folder in member_folders(self.path, count))
-
-    @property
-    def model(self) -> AnyModel:
-        """What was trained; a blend has none of its own."""
-        if self._model is None:
-            raise TuckerkgError(f"{self.path}: a blend has no model of its own; run.members[0].model is its first one")
-        return self._model
-
-    @property
-    def member_names(self) -> list[str]:
-        """What the runs that a blend was made of were called."""
-        return [member["name"] for member in self.state.get("members", ())]
-
-    def describe(self) -> dict[str, str]:
-        """What it is, by name: encoder, decoder and width, or how messages go, or the members of a blend."""
-        return {"blend of": " and ".join(self.member_names)} if self.members else describe_model(self.settings)
-
-    def counts(self) -> ParameterCounts:
-        """Free parameters as the paper counts them; a blend's are those of its members."""
-        if self._model is not None:
-            return self._model.counts()
-        parts = [member.counts() for member in self.members]
-        return ParameterCounts(*(sum(getattr(part, name) for part in parts) for name in ("efp", "nfp", "enfp")))
-
-    @property
-    def path(self) -> Path:
-        """The run folder."""
-        return self.folder.path
-
-    @property
-    def metrics(self) -> list[JsonObject]:
-        """The validations during training, oldest first."""
-        return self.folder.metrics.rows()
-
-    @property
-    def curve(self) -> list[tuple[float, float]]:
-        """Epochs and validation MRR while training; of a refit, those of the run before."""
-        rows = self.metrics if self.refit_of is None else self.refit_of.metrics
-        return [(row["epoch"], row["valid"]["mrr"]) for row in rows if row["valid"]]
-
-    @cached_property
-    def refit_of(self) -> RunBefore | None:
-        """The run that this one is a refit of, trained on all facts, and what was measured on it; else None."""
-        return read_run_before(self.path)
-
-    @property
-    def blend_weights(self) -> Tensor:
-        """Of a blend: how much each member counts for a relation, in each direction, ``[2R, members]``."""
-        if not self.members:
-            raise TuckerkgError(f"{self.path}: is no blend, so that there are no weights of members")
-        return self._weights["weights"]
-
-    @property
-    def graph_name(self) -> str:
-        """The name of the graph that it answers for."""
-        return self.settings.dataset if self.graph is None else self.graph.name
-
-    def split(self, name: str) -> np.ndarray:
-        """The triples of a split, ``[n, 3]``; what was added after training counts as training's."""
-        if self.graph is not None:
-            return self.graph.splits[name]
-        triples = self.folder.split(name)
-        if name == "train" and self.added is not None:
-            return np.concatenate([triples, self.added.triples])
-        return triples
-
-    @cached_property
-    def scorer(self) -> Scorer:
-        """Scores every entity as the answer to a question; entities are encoded once over the training graph."""
-        if self._scorer is not None:
-            return self._scorer
-        if self.members:
-            return BlendScorer([member.scorer for member in self.members], self._weights["weights"])
-        return build_scorer(self.model, self.split("train"))
-
-    @property
-    def uses_messages(self) -> bool:
-        """Whether scores depend on the edges of the graph."""
-        return isinstance(self.scorer, ReadsEdges) and self.scorer.reads_edges
+        super().__init__(folder, version=version, checkpoint=checkpoint, scorer=scorer)
+        self.calibrated = calibrated
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -214,37 +88,8 @@ class Run:
         """
         if not self.calibrated:
             return Calibration()
-        found = self._trained.calibration if self._trained is not None else self._own_calibration()
+        found = self._trained.calibration if self._trained is not None else calibration_of(self)
         return found if self.base_rate is None else found.at_base_rate(self.base_rate)
-
-    def _own_calibration(self) -> Calibration:
-        if len(self.split("valid")) == 0:
-            return self._unfitted()
-        stored = self.folder.calibration(self.step, self.version) if self._scorer is None else None
-        if stored is not None:  # it belongs to the folder's own model
-            found = Calibration.from_tensors(stored)
-            if found.fitted or not stored:  # else it is of an earlier version of the program
-                return found
-        fitted = self._fitted()
-        if self._scorer is None:
-            with suppress(RunFolderError):  # a run may be read-only
-                self.folder.store_calibration(self.step, self.version, fitted.tensors())
-        return fitted
-
-    def _fitted(self) -> Calibration:
-        splits = [self.split(name) for name in SPLITS]
-        return fit_calibration(self.scorer, splits[0], self._held_out("valid"), len(splits[2]), promise_of(self))
-
-    def _unfitted(self) -> Calibration:
-        """The probabilities of a run that has no validation triples to fit them on."""
-        before = Calibration.from_tensors(self.refit_of.calibration) if self.refit_of is not None else Calibration()
-        if not before.fitted:
-            _log.warning(
-                "%s: no validation triples to fit probabilities on: a probability is the plain sigmoid of the score, "
-                "good for an order, not for a chance",
-                self.path,
-            )
-        return before
 
     def at_base_rate(self, rate: float) -> Run:
         """The same run where ``rate`` of all facts are thought to be missing.
@@ -266,14 +111,14 @@ class Run:
         Returns:
             The run with these probabilities; ``labelled`` says what they brought.
         """
-        if self.graph is not None or self._scorer is not None or not self.calibrated:
+        if self.graph is not None or self.given_scorer is not None or not self.calibrated:
             raise TuckerkgError("probabilities are kept for a run's own graph and model: calibrate the run itself")
         if (positives is None) != (negatives is None):
             raise TuckerkgError("labelled facts are needed of both kinds: give positives and negatives")
         other = self._copy()
         other.base_rate = None
         if positives is None:
-            fitted, other.labelled = other._fitted(), None
+            fitted, other.labelled = fitted_on_validation(other), None
         else:
             fitted, other.labelled = calibrate_on(other, positives, negatives, options)
         other.folder.store_calibration(other.step, other.version, fitted.tensors())
@@ -293,29 +138,12 @@ class Run:
         """Answer sets that hold the answer with probability ``coverage``, fitted on the graph's validation split."""
         if not 0.0 < coverage < 1.0:
             raise TuckerkgError(f"coverage is {coverage}, expected a share between 0 and 1, such as 0.9")
-        return fit_conformal(self.scorer, self.split("train"), self._held_out("valid"), coverage)
+        return fit_conformal(self.scorer, self.split("train"), self.held_out("valid"), coverage)
 
     def answer_set_coverage(self, split: str = "test", coverage: float = 0.9) -> Coverage:
         """How often answer sets hold the answer on a held-out split, by direction, and how large they are."""
         known = [self.split(name) for name in SPLITS]
-        return measure_coverage(self.scorer, self.conformal(coverage), known, self._held_out(split))
-
-    def _held_out(self, split: str) -> np.ndarray:
-        """The triples of a split, or of two joined by a plus. Raises RunFolderError where there are none."""
-        triples = np.concatenate([self.split(name) for name in split.split("+")])
-        if len(triples):
-            return triples
-        if self.graph is None and self.refit_of is not None:
-            raise RunFolderError(
-                f"{self.path}: is a refit of {self.refit_of.name}, trained on all facts, so that nothing is held out "
-                f"as {split}; what {self.refit_of.name} scored is in run.refit_of, and shown by tuckerkg evaluate"
-            )
-        if self.graph is None:
-            raise RunFolderError(f"{self.path}: the {split} split of this run is empty, there is nothing to rank")
-        raise RunFolderError(
-            f"{self.graph.name}: nothing is held out of this graph as {split}, all of its facts are what answers come "
-            "from; give a folder with train, valid and test files"
-        )
+        return measure_coverage(self.scorer, self.conformal(coverage), known, self.held_out(split))
 
     def evaluate(
         self, split: str = "test", progress: ProgressFunction | None = None, *, messages: bool = True
@@ -328,55 +156,15 @@ class Run:
             progress: called with the questions done and their total.
             messages: False encodes without any edge, to see what the messages bring.
         """
-        self._check_split(split)
-        filtered_by = SPLITS if self.graph is not None or split == "test" else SPLITS[:2]
-        splits = {name: self.split(name) for name in filtered_by}
-        asked = self._held_out(split)
-        scorer, tie_seed = self.scorer, self.settings.evaluate.tie_seed
-        if not messages and isinstance(scorer, ReadsEdges):
-            scorer = scorer.without(range(len(splits["train"])))
-        known = KnownTails.from_splits(list(splits.values()), scorer.num_relations)
-        return evaluation_of(
-            rank(scorer, asked, known, progress=progress),
-            split=split,
-            seen=seen_entities(splits["train"], scorer.num_entities),
-            relation_names=list(self.relations.labels),
-            protocol=describe_protocol(
-                splits, split=split, filtered_by=filtered_by, tie_seed=tie_seed, num_entities=scorer.num_entities
-            ),
-            hits=self.settings.evaluate.hits,
-            tie_seed=tie_seed,
-            graph=None if self.graph is None else self.graph.name,
-        )
+        return evaluate(self, split, progress, messages=messages)
 
     def guessing_mrr(self, split: str = "test") -> float:
         """What each relation's most frequent answers score on a split: a model below it has learnt nothing."""
-        self._check_split(split)
-        known = SPLITS if self.graph is not None or split == "test" else SPLITS[:2]
-        guesses = FrequencyScorer(self.split("train"), len(self.entities), len(self.relations))
-        return guessing_mrr(
-            guesses,
-            self._held_out(split),
-            KnownTails.from_splits([self.split(name) for name in known], len(self.relations)),
-        )
-
-    def _check_split(self, split: str) -> None:
-        if self.graph is None and split == VALID_AND_TEST:
-            raise UnknownNameError(
-                f"{self.path}: the weights were chosen on validation, so it is no test together with the test split; "
-                "valid+test is for a graph that the run was not trained on"
-            )
-        splits = SPLITS if self.graph is None else (*SPLITS, VALID_AND_TEST)
-        if split not in splits:
-            raise UnknownNameError(
-                f"there is no split {split!r}, only {', '.join(splits)}.{did_you_mean(split, splits)}"
-            )
+        return guess(self, split)
 
     def evaluation_file(self, split: str) -> Path:
         """Where ``tuckerkg evaluate`` keeps what it found on a split."""
-        of_graph = "" if self.graph is None else f"{self.graph.file_name}-"
-        of_version = "" if self.version == 1 else f"-version{self.version}"
-        return self.path / f"evaluation-{of_graph}{split}{of_version}.json"
+        return evaluation_file(self, split)
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -493,7 +281,7 @@ class Run:
         other = self._copy()
         other.graph, other._trained = read_other_graph(graph, self.relations, options), self
         other.entities, other.relations = other.graph.entities, other.graph.relations
-        other._scorer = scorer.on(other.split("train"), len(other.entities))
+        other.given_scorer = scorer.on(other.split("train"), len(other.entities))
         return other
 
     def uncalibrated(self) -> Run:
@@ -506,9 +294,10 @@ class Run:
         """The same weights, with nothing computed from them yet."""
         other = copy.copy(self)
         other._copied = self
-        for name, member in vars(Run).items():
-            if isinstance(member, cached_property):
-                vars(other).pop(name, None)
+        for kind in (Run, OpenedRun):
+            for name, member in vars(kind).items():
+                if isinstance(member, cached_property):
+                    vars(other).pop(name, None)
         return other
 
     def add(
@@ -593,27 +382,3 @@ def load(path: str | Path, *, calibrated: bool = True, version: int | None = Non
     if match and version is None and not Path(path).exists():
         path, version = match[1], int(match[2])
     return Run(RunFolder.open(Path(path)), calibrated=calibrated, version=version, checkpoint=checkpoint)
-
-
-def _with_rows(run: Path, weights: Mapping[str, Tensor], added: Version, step: int) -> dict[str, Tensor]:
-    """The trained tables with the added entities' rows below."""
-    if added.step != step:
-        raise RunFolderError(
-            f"{run}: version {added.number} was made for the weights of step {added.step}, and the best are now those "
-            f"of step {step}. Add the facts again, or ask for the run as it was trained: {run}@1"
-        )
-    joined = dict(weights)
-    for name in ("entities", "bias"):
-        if name not in weights:
-            continue
-        rows = added.rows.get(name)
-        if rows is None or (len(rows), rows.shape[1:], rows.dtype) != (
-            len(added.labels),
-            weights[name].shape[1:],
-            weights[name].dtype,
-        ):
-            raise RunFolderError(
-                f"{run}: version {added.number} does not fit the table of {name}. Add the facts again."
-            )
-        joined[name] = torch.cat([weights[name], rows])
-    return joined

@@ -55,7 +55,7 @@ def measure_reliability(run: Run, split: str = "test") -> Reliability:
     if split not in SPLITS[1:]:
         raise UnknownNameError(f"{split!r} is not held out, expected valid or test")
     held_out = run.split("valid"), run.split("test")
-    measured = run._held_out(split)
+    measured = run.held_out(split)
     share = len(measured) / sum(len(part) for part in held_out)
     predictor = run.predictor_knowing(("train",))
     questions = _questions(run)
@@ -71,7 +71,7 @@ def measure_reliability(run: Run, split: str = "test") -> Reliability:
 def measure_trust(run: Run, progress: ProgressFunction | None = None) -> Trust:
     """What is said and what is true. Raises RunFolderError where nothing is held out."""
     predictor = run.predictor_knowing(("train",))
-    held_out, test = np.concatenate([run._held_out("valid"), run.split("test")]), run.split("test")
+    held_out, test = np.concatenate([run.held_out("valid"), run.split("test")]), run.split("test")
     chosen = "all"
     if is_slow(run.scorer) and len(predictor.missing_questions()) > 2 * fit_questions(run.scorer):
         missing, chosen = _retrieved(run, predictor, progress)

@@ -15,8 +15,8 @@ import tuckerkg
 from tuckerkg import api
 from tuckerkg.cli.app import app
 from tuckerkg.errors import InputError, RunFolderError, TuckerkgError
-from tuckerkg.inference.add_facts import add_facts, with_new_entities
-from tuckerkg.inference.fold_in import start_rows
+from tuckerkg.inference.adding.add_facts import add_facts, with_new_entities
+from tuckerkg.inference.adding.fold_in import start_rows
 from tuckerkg.storage.versions import version_numbers
 from tuckerkg.training.callbacks import NullCallback
 

@@ -16,7 +16,7 @@ from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.read import Rows, TripleTable, read_rows, write_rejects
 from tuckerkg.data.triple_sets import rows_among
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError
-from tuckerkg.inference.fold_in import STEPS, fold_in, start_rows
+from tuckerkg.inference.adding.fold_in import STEPS, fold_in, start_rows
 from tuckerkg.nn.model import Model
 from tuckerkg.storage.versions import Version, version_numbers, write_version
 from tuckerkg.types import JsonObject, ProgressFunction

@@ -1,0 +1,1 @@
+"""Facts and entities that come after training."""
