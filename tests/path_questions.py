@@ -177,3 +177,37 @@ def small_graph(seed: int, num_entities: int = 9, num_relations: int = 3, facts:
     """Random facts with a loop; the last two entities have no edge."""
     triples = random_triples(seed, num_entities - 2, num_relations, facts)
     return np.unique(np.concatenate([triples, [[0, 0, 0]]]), axis=0)
+
+
+N, R = 9, 3
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+GRAPHS = {
+    "random": small_graph(1),
+    "dense": random_triples(2, N, R, 120),
+    "one relation": random_triples(3, N, 1, 14),
+    "one fact": np.array([[2, 0, 5]]),
+    "loops alone": np.array([[2, 0, 2], [2, 1, 2], [3, 1, 3]]),
+    "star": np.array([[0, 0, leaf] for leaf in range(1, N)]),
+    "ring": np.array([[i, 0, (i + 1) % N] for i in range(N)]),
+    "complete": np.array([[i, 1, j] for i in range(5) for j in range(5) if i != j]),
+    # So many edges at 0 that the search asks the entities that are left for neighbours, not the other way round.
+    "crowd": np.array(
+        [[i, r, j] for i in range(6) for j in range(6) for r in range(R)] + [[0, 0, 6], [0, 1, 6], [6, 1, 7], [7, 2, 8]]
+    ),
+}
+
+
+def every_question(num_entities: int = N, num_relations: int = R) -> tuple[torch.Tensor, torch.Tensor]:
+    pairs = torch.cartesian_prod(torch.arange(num_entities), torch.arange(2 * num_relations))
+    return pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
+
+
+def gradients(model: PathModel, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    names, tensors = zip(*model.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(value, tensors), strict=True))
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], **tolerance) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.allclose(found[name], tensor, **(tolerance or CLOSE)), name
