@@ -26,23 +26,26 @@ it for NBFNet."""
 class Studies:
     """What was measured beside the rows.
 
-    Blends by dataset, answers for entities that training never saw, and how far probabilities hold.
+    Blends by dataset, answers for entities that training never saw, how far probabilities hold, and whether
+    explanations name the edges that matter.
     """
 
     blends: Mapping[str, JsonObject]
     unseen: Sequence[JsonObject]
     trust: Sequence[JsonObject] = ()
+    explaining: JsonObject | None = None
 
     @classmethod
     def read(cls, results: Path) -> Studies:
         """From the files of ``tuckerkg blend --test --json`` and of the scripts, where they are."""
         folder = results / "studies"
         blends = {dataset: folder / f"blend-{dataset}.json" for dataset in TITLES}
-        unseen = folder / "unseen.json"
+        unseen, explaining = folder / "unseen.json", folder / "explaining-paths.json"
         return cls(
             {dataset: _json(file) for dataset, file in blends.items() if file.exists()},
             _json(unseen) if unseen.exists() else [],
             _json(trust_file(results)) if trust_file(results).exists() else (),
+            _json(explaining) if explaining.exists() else None,
         )
 
 
@@ -62,6 +65,8 @@ def section(found: Outcomes, studies: Studies) -> str:
     ]
     if studies.unseen:
         parts.append(_unseen(studies.unseen))
+    if studies.explaining is not None:
+        parts.append(_explaining(studies.explaining))
     return "\n\n".join(parts)
 
 
@@ -165,6 +170,17 @@ def _unseen(rows: Sequence[JsonObject]) -> str:
         "everything as `tuckerkg train NAME` chooses it (`scripts/measure_unseen.py`). All entities of the other graph "
         "are candidates. NBFNet's figures are as published. `H@10 of 50` is for tables that rank among 50 sampled "
         "candidates, and for nothing else.\n\n" + as_table(columns, lines)
+    )
+
+
+def _explaining(found: JsonObject) -> str:
+    of_rank, named, random = (short(found[name]) for name in ("reciprocal_rank", "loss_named", "loss_random"))
+    return (
+        f"### Reasons that matter\n\nOf {found['links']} test facts that `{found['run']}` ranks among the first ten, "
+        f"mean reciprocal rank {of_rank}, the {found['edges']} edges that an explanation names first were deleted: "
+        f"{named} of it is lost, against {random} without as many random edges of the same entities "
+        f"({found['times_random']:.0f} times as much). An explanation took {found['seconds_per_link']:.1f} s with both "
+        "deletions (`scripts/measure_explaining.py`)."
     )
 
 
