@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tuckerkg.inference.retrieval import Retrieval
     from tuckerkg.inference.run import Run
 
+LONG_MINUTES = 5.0  # a search that takes longer is left to the questions that a fast member of a blend finds
+
 
 def predict(
     run: RunArgument,
@@ -150,13 +152,17 @@ def _give(facts: Predictions | pl.DataFrame, form: str, out: Path | None, guard:
 
 
 def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
-    """Search the whole graph, after saying how long it takes."""
+    """Search the whole graph, after saying how long it takes; where that is long, the promising part of it."""
     from tuckerkg.console import progress_bar
+    from tuckerkg.inference.retrieval import embedding_member
 
     asked = run.predictor.missing_questions(typed)
     if not len(asked):
         log("no question is open where only entities are taken that were seen there; --untyped takes any")
     seconds = run.predictor.seconds_for(asked, typed, k)
+    if seconds > 60.0 * LONG_MINUTES and embedding_member(run) is not None:
+        log(f"asking all takes about {seconds / 60.0:,.0f} minutes here (--ask {len(asked)} does it); instead:")
+        return _retrieved(run.retrieval(minutes=LONG_MINUTES, typed=typed), k)
     log(f"{len(asked):,} questions, each over {len(run.entities):,} entities: about {seconds:,.0f} s here")
     with progress_bar("asking") as progress:
         return run.top_missing(k, typed=typed, progress=progress)

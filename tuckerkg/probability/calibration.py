@@ -31,7 +31,7 @@ from tuckerkg.probability.population import Promise, Sample, Shown, are_in, show
 from tuckerkg.probability.verdicts import Verdicts, fit_on, fit_verdicts
 from tuckerkg.types import Basis
 
-FACTS = 80_000  # to fit on, where a question costs little, and
+FACTS = 200_000  # to fit on, where a question costs little, and
 FIT_SCORES = 4 * 10**9  # computed to find them, at most, but for ``fit_questions``
 FACTS_PER_QUESTION = 1.5  # where it costs much
 QUESTIONS_PER_VERDICT = 4  # one true fact, and two false ones with two questions each, cost about so many

@@ -23,6 +23,7 @@ from tuckerkg.probability.shares import log_shares
 
 CANDIDATES = 10  # of each question
 OTHERS = 2  # answers of a question that are not among these, in a sample of all
+EVENLY = 0.25  # facts kept whether they may be believed or not, for each one that may: no importance weight is large
 PROMISE_SCORES = 4 * 10**9  # computed to find promising questions, at most
 SENSELESS = 0.05  # questions that make no sense, for each one that does: they are asked too
 Promise: TypeAlias = Callable[[Tensor], Tensor]  # questions [Q, 2] -> logits [Q] of their best unknown answers
@@ -76,8 +77,9 @@ def shown_facts(
     shown = _answers(scorer, graph, queries, weights, typed, deep)
     is_held = are_in(shown.facts, held_out, graph)
     own = torch.where(shown.asked_tail, shown.shares[:, 0], shown.shares[:, 1])
-    size = (torch.exp(own) + 0.02 * torch.exp(0.5 * own)) * shown.weights  # those that may be believed, and some others
-    chance = _chances(size, sample.facts)
+    believed = (torch.exp(own) + 0.02 * torch.exp(0.5 * own)) * shown.weights
+    evenly = shown.weights * (EVENLY * believed.sum() / shown.weights.sum().clamp(min=1e-300))
+    chance = _chances(believed + evenly, sample.facts)
     chance[is_held] = 1.0
     kept = torch.rand(len(chance), generator=generator, dtype=torch.float64) < chance
     return _with_other_shares(
@@ -151,9 +153,9 @@ def _chances(size: Tensor, count: int) -> Tensor:
         chance[rest] = size[rest] * (left / size[rest].sum().clamp(min=1e-300))
         over = rest & (chance >= 1.0)
         if not over.any():
-            break
+            return chance
         chance[over], rest = 1.0, rest & ~over
-    return chance.clamp(max=1.0)
+    return torch.ones_like(size)
 
 
 def _often_answered(graph: GraphFacts, pairs: Tensor, has: Tensor) -> Tensor:
