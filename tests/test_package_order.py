@@ -37,6 +37,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "evaluation",
     "probability",
     "training",
+    "ranks",
     "explain",
     "inference.answers",
     "inference.adding",

@@ -25,6 +25,8 @@ from tuckerkg.inference.run import Run
 from tuckerkg.inference.run import load as load_run
 from tuckerkg.inference.runs import Runs
 from tuckerkg.nn.model import Model
+from tuckerkg.ranks.group import TIMEOUT
+from tuckerkg.ranks.loop import fit_on_ranks
 from tuckerkg.refitting import (
     check_refit,
     complete_blend,
@@ -201,11 +203,13 @@ def resume(
     callback: Callback | None = None,
     data: str | Path | None = None,
     log: LogFunction = ignore,
+    timeout: float = TIMEOUT,
 ) -> Run:
     """Train a run folder to its end, from its newest checkpoint on, and open it with its best weights.
 
     A run that has not begun takes the weights that its settings start from. The probabilities are fitted on
-    validation and stored in the folder.
+    validation and stored in the folder. ``timeout`` is how many seconds a rank waits for the others, where several
+    processes train it together.
     """
     if callback is None:
         from tuckerkg.training.progress import Progress  # noqa: PLC0415  (rich is only needed to draw)
@@ -218,7 +222,10 @@ def resume(
         if len(opened.split("valid")) == 0:
             callback.log(without_validation(opened))
         begin(opened, callback, data, log)
-        fit(opened, callback)
+        if settings_of_run(opened).ranks.shards:
+            fit_on_ranks(opened, callback, timeout)
+        else:
+            fit(opened, callback)
     run = Run(opened)
     if len(run.split("valid")):
         run.calibration  # noqa: B018  (fits and stores it)

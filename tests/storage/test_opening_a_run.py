@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tuckerkg import api
 from tuckerkg.cli.app import app
 from tuckerkg.errors import RunFolderError, TuckerkgError
-from tuckerkg.inference import run as inference
+from tuckerkg.inference import calibrating as inference
 from tuckerkg.inference.adding.add_facts import add_facts
 from tuckerkg.inference.run import load
 from tuckerkg.storage.run_folder import RunFolder

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -134,6 +136,17 @@ def train(
             "--refit", help="When done, train once more on all facts, into the run folder's name with -refit behind."
         ),
     ] = False,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            help="Train on so many processes here, each with a part of the entity table; see the page on ranks.",
+            min=1,
+            rich_help_panel="Ranks",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that a rank waits for the others.", min=1.0, rich_help_panel="Ranks")
+    ] = 300.0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files into the run folder.")
     ] = False,
@@ -169,13 +182,15 @@ def train(
     from tuckerkg.reports import tables
     from tuckerkg.storage.run_folder import RunFolder, check_place
 
+    if _is_left_to_ranks(ranks, timeout):
+        return
     if resume is not None:
         if dataset is not None or settings is not None or changes or start is not None or seed or number_of_seeds:
             raise TuckerkgError(
                 "--resume takes everything from the run folder: leave out the dataset, --settings, --seed, --seeds, "
                 "--set, --start-from"
             )
-        _finish(RunFolder.open(resume), tensorboard, result, data, refit)
+        _finish(RunFolder.open(resume), tensorboard, result, data, refit, timeout)
         return
     if seed and number_of_seeds:
         raise TuckerkgError("--seed names seeds and --seeds counts them: give one of the two")
@@ -185,6 +200,8 @@ def train(
     if out is not None:
         check_place(out)  # before time is spent on reading
     options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
+    several = len(seed or ()) > 1 or bool(number_of_seeds) or refit
+    changes = _in_shards(changes, bool(settings or changes or any(named.values())) and not several)
     first = settings_of(settings, dataset, named, changes)
     read = load_graph(first.dataset, data, options, allow_leaks, entity_names, relation_names)
     read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
@@ -202,7 +219,50 @@ def train(
             _train_automatically(read, folder, minutes, each, result, refit)
             continue
         chosen = first if each is None else settings_of(settings, dataset, {**named, "train.seed": each}, changes)
-        _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit)
+        _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit, timeout)
+
+
+def _is_left_to_ranks(ranks: int | None, timeout: float) -> bool:
+    """Start ranks where they are asked for, and follow the first one on the others."""
+    from tuckerkg.ranks.group import is_started_for_ranks, launch, rank_of_process
+
+    if not is_started_for_ranks():
+        if ranks is not None:
+            raise typer.Exit(launch(ranks, sys.argv[1:]))
+        return False
+    if rank_of_process():
+        _follow(timeout)
+        return True
+    return False
+
+
+def _follow(timeout: float) -> None:
+    """Train the run that the first rank trains; it tells everything."""
+    from tuckerkg.ranks.loop import fit_on_ranks
+    from tuckerkg.training.signals import TrainingInterrupted
+
+    try:
+        fit_on_ranks(None, timeout=timeout)
+    except TrainingInterrupted as error:
+        raise typer.Exit(error.exit_code) from None
+
+
+def _in_shards(changes: list[str] | None, one_model: bool) -> list[str] | None:
+    """On ranks, with a number of shards: a power of two, no fewer than there are ranks, where nothing else is said."""
+    from tuckerkg.ranks.group import is_started_for_ranks
+    from tuckerkg.ranks.partition import SHARDS
+
+    if not is_started_for_ranks():
+        return changes
+    if not one_model:
+        raise TuckerkgError(
+            "--ranks trains one run of a model that you choose, for instance --encoder none --decoder tucker; "
+            "without --seeds, several --seed or --refit"
+        )
+    given = list(changes or ())
+    if any(change.startswith("ranks.shards=") for change in given):
+        return given
+    return [*given, f"ranks.shards={max(SHARDS, 1 << (int(os.environ['WORLD_SIZE']) - 1).bit_length())}"]
 
 
 def _train_automatically(
@@ -215,12 +275,14 @@ def _train_automatically(
     _close(run, result, refit)
 
 
-def _finish(folder: RunFolder, tensorboard: bool, result: Path | None, data: Path | None, refit: bool = False) -> None:
+def _finish(
+    folder: RunFolder, tensorboard: bool, result: Path | None, data: Path | None, refit: bool, timeout: float
+) -> None:
     """Train a run folder to its end and say what came of it."""
     from tuckerkg import api
 
     board = folder.path / "tensorboard" if tensorboard else None
-    _close(api.resume(folder, training_progress(board), data, print), result, refit, data)
+    _close(api.resume(folder, training_progress(board), data, print, timeout), result, refit, data)
 
 
 def _close(run: Run, result: Path | None, refit: bool, data: Path | None = None) -> None:

@@ -135,6 +135,14 @@ class TrainSettings(Section):
     """Threads of PyTorch; 0: as many as it finds. A resumed run is bit-exact with the same number."""
 
 
+class RankSettings(Section):
+    """Training on several processes, the ranks, each with a part of the entity table."""
+
+    shards: NonNegative = 0
+    """Parts of the entity table, a power of two and no fewer than there are ranks; 0: one piece, for one process. The
+    numbers do not depend on how many ranks share them."""
+
+
 class EvaluateSettings(Section):
     """How ranks are reported."""
 
@@ -188,6 +196,7 @@ class Settings(Section):
     phase: tuple[Phase, ...] = Field(default=(), strict=False)
     """What happens when: stretches of training, one after the other."""
     train: TrainSettings = TrainSettings()
+    ranks: RankSettings = RankSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
 
     @field_validator("start", mode="before")

@@ -125,7 +125,7 @@ def rank(
     """
     num_relations = scorer.num_relations
     both = torch.from_numpy(add_inverses(triples, num_relations))  # [2n, 3]
-    questions = _Questions.of(both, 2 * num_relations)
+    questions = Questions.of(both, 2 * num_relations)
     best, worst, candidates = (np.empty(len(both), dtype=np.int64) for _ in range(3))
     at_once = questions_at_once(scorer.num_entities, chunk_scores)
     for chunk in score_chunks(
@@ -134,8 +134,8 @@ def rank(
         scores = chunk.scores
         place, rows = questions.targets(chunk.first, chunk.first + len(chunk.heads))
         _refuse_non_finite(scores, both[place], rows, num_relations)
-        counted = _counts(scores, rows.to(scores.device), both[place, 2].to(scores.device))
-        better, equal, ranked = _without_known(scores, counted, chunk.known)
+        rows, tails = rows.to(scores.device), both[place, 2].to(scores.device)
+        better, equal, ranked = count_rivals(scores, rows, tails, scores[rows, tails], chunk.known)
         filled = place.numpy()
         best[filled] = 1 + better.cpu().numpy()
         worst[filled] = best[filled] + equal.cpu().numpy()
@@ -144,7 +144,7 @@ def rank(
 
 
 @dataclass(frozen=True)
-class _Questions:
+class Questions:
     """The distinct (head, relation) questions behind triples, those with most targets first: each is scored once."""
 
     heads: Tensor  # [Q]
@@ -153,7 +153,8 @@ class _Questions:
     places: Tensor  # [2n] the triples that a question belongs to, question by question
 
     @classmethod
-    def of(cls, triples: Tensor, num_relations: int) -> _Questions:
+    def of(cls, triples: Tensor, num_relations: int) -> Questions:
+        """The questions of ``triples [n, 3]``; ``num_relations`` counts inverses."""
         keys, question, counts = torch.unique(
             triples[:, 0] * num_relations + triples[:, 1], return_inverse=True, return_counts=True
         )
@@ -170,30 +171,46 @@ class _Questions:
         return self.places[offsets[0] : offsets[-1]], rows_of(offsets)
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """Targets ``tails [t]`` of ``rows [t]`` with their score, and how many scores of the row are above or not below."""
+def count_rivals(
+    scores: Tensor, rows: Tensor, tails: Tensor, own: Tensor, known: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Candidates that beat a target, equal it (itself not counted), and are ranked, the other ``known`` taken out.
 
-    rows: Tensor
-    tails: Tensor
-    own: Tensor
-    better: Tensor
-    no_worse: Tensor
+    Args:
+        scores: of some candidates, ``[b, M]``.
+        rows, tails, own: of each target its row, its place among the candidates, and its score, ``[t]``. Rows ascend,
+            and a row has no fewer targets than the next. A target need not be among these candidates.
+        known: offsets ``[b + 1]`` and places ``[K]`` of known tails among these candidates.
+    """
+    inside = (tails >= 0) & (tails < scores.shape[1])
+    better, no_worse = _counts(scores, rows, own)
+    offsets, answers = (part.to(scores.device) for part in known)
+    known_rows, num_candidates = rows_of(offsets), scores.shape[1]
+    rivals = scores[known_rows, answers]
+    levels, level = torch.unique(torch.cat([rivals, own]), return_inverse=True)  # equal scores, equal level
+    rival_keys = torch.sort(known_rows * len(levels) + level[: len(rivals)])[0]
+    keys = rows * len(levels) + level[len(rivals) :]
+    below, upto = torch.searchsorted(rival_keys, keys), torch.searchsorted(rival_keys, keys, right=True)
+    answer_keys = known_rows * num_candidates + answers  # ascending
+    is_known = (inside & torch.isin(rows * num_candidates + tails, answer_keys)).long()  # the target is no rival
+    known_better, known_equal = offsets[rows + 1] - upto, upto - below - is_known
+    equal = no_worse - better - inside.long() - known_equal
+    ranked = num_candidates - (offsets[rows + 1] - offsets[rows]) + is_known
+    return better - known_better, equal, ranked
 
 
-def _counts(scores: Tensor, rows: Tensor, tails: Tensor) -> _Counted:
-    """Counts over ``scores [b, M]``, filter aside. ``rows`` ascend, and a row has no fewer targets than the next.
+def _counts(scores: Tensor, rows: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """How many of ``scores [b, M]`` are above each target's own score ``[t]``, and how many are not below.
 
     In round k the k-th target of every row that has one is counted; those rows come first.
     """
-    own = scores[rows, tails]  # [t]
     better, no_worse = torch.empty(2, len(rows), dtype=torch.long, device=scores.device)
     per_row = torch.bincount(rows, minlength=len(scores))
     starts = torch.cumsum(per_row, 0) - per_row
     for turn in range(int(per_row.max())):
         targets = starts[: int((per_row > turn).sum())] + turn
         better[targets], no_worse[targets] = _count_above(scores[: len(targets)], own[targets, None])
-    return _Counted(rows, tails, own, better, no_worse)
+    return better, no_worse
 
 
 def _count_above(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,24 +228,6 @@ def _count_above(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         better += torch.gt(part, target, out=marks).sum(1).long()
         no_worse += torch.ge(part, target, out=marks).sum(1).long()
     return better, no_worse
-
-
-def _without_known(scores: Tensor, counted: _Counted, known: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Candidates that beat a target, equal it (itself not counted), and are ranked, the other ``known`` taken out."""
-    offsets, answers = (part.to(scores.device) for part in known)
-    known_rows, rows, num_entities = rows_of(offsets), counted.rows, scores.shape[1]
-    rivals = scores[known_rows, answers]
-    levels, level = torch.unique(torch.cat([rivals, counted.own]), return_inverse=True)  # equal scores, equal level
-    rival_keys = torch.sort(known_rows * len(levels) + level[: len(rivals)])[0]
-    keys = rows * len(levels) + level[len(rivals) :]
-    below, upto = torch.searchsorted(rival_keys, keys), torch.searchsorted(rival_keys, keys, right=True)
-    answer_keys = known_rows * num_entities + answers  # ascending
-    own_keys = rows * num_entities + counted.tails
-    is_known = torch.isin(own_keys, answer_keys).long()  # the target itself is no rival
-    known_better, known_equal = offsets[rows + 1] - upto, upto - below - is_known
-    equal = counted.no_worse - counted.better - 1 - known_equal
-    ranked = num_entities - (offsets[rows + 1] - offsets[rows]) + is_known
-    return counted.better - known_better, equal, ranked
 
 
 def _refuse_non_finite(scores: Tensor, triples: Tensor, rows: Tensor, num_relations: int) -> None:

@@ -29,7 +29,7 @@ class BinaryCrossEntropy(Loss):
     ) -> tuple[Tensor, Tensor]:
         """Every positive of a query is a labelling of its own."""
         counts = torch.bincount(rows, minlength=scores.shape[0]).to(scores.dtype)
-        return _binary(scores, rows, positives, counts, self.label_smoothing, weights)
+        return binary(scores, rows, positives, counts, self.label_smoothing, weights)
 
 
 class BinaryCrossEntropyAll(Loss):
@@ -49,29 +49,31 @@ class BinaryCrossEntropyAll(Loss):
         self, scores: Tensor, rows: Tensor, positives: Tensor, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """One labelling per query."""
-        return _binary(scores, rows, positives, scores.new_ones(scores.shape[0]), self.label_smoothing, weights)
+        return binary(scores, rows, positives, scores.new_ones(scores.shape[0]), self.label_smoothing, weights)
 
 
-def _binary(
+def binary(
     scores: Tensor,
     rows: Tensor,
     positives: Tensor,
     counts: Tensor,
     label_smoothing: float,
     weights: Tensor | None,
+    candidates: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``counts`` labellings per query, together marking ``positives``; smoothed labels are (1 - e) y + e / M.
 
     Where candidates are a sample, each counts ``weights`` times, but a query's positives, which are always in the
-    sample, once.
+    sample, once. ``candidates`` is their number or weight where these are not all of them.
     """
     keep = 1.0 - label_smoothing
     if weights is None:
-        candidates, over = scores.new_tensor(float(scores.shape[1])), None
+        over, number = None, scores.new_tensor(float(scores.shape[1]))
         softplus = F.softplus(scores).sum(1)  # [b]
     else:
-        candidates, over = weights.sum(), (weights[positives] - 1.0) * counts[rows]  # [K] the positives' excess weight
+        over, number = (weights[positives] - 1.0) * counts[rows], weights.sum()  # [K] the positives' excess weight
         softplus = F.softplus(scores) @ weights
+    candidates = number if candidates is None else candidates
     true = scores[rows, positives]  # [K]
     value = counts @ softplus - keep * true.sum()
     if over is not None:

@@ -107,11 +107,8 @@ class Model(nn.Module):
 
     def message_graph(self, train: np.ndarray) -> MessageGraph | None:
         """The messages of evaluation and prediction: all training triples and their inverses."""
-        if not self.encoder.uses_graph:
-            return None
-        edges = torch.from_numpy(add_inverses(train, self.num_relations))
-        graph = MessageGraph.of(edges, self.num_entities, self.encoder.normalize, order="fewest")
-        return graph.to(self.entities.device)
+        graph = message_graph_of(self.encoder, train, self.num_entities, self.num_relations)
+        return None if graph is None else graph.to(self.entities.device)
 
     def counts(self) -> ParameterCounts:
         """#EFP, #NFP and #ENFP of the paper's tables."""
@@ -120,6 +117,14 @@ class Model(nn.Module):
             sum(size for name, size in sizes.items() if name.startswith(f"{part}.")) for part in ("encoder", "decoder")
         )
         return ParameterCounts(sum(sizes.values()) - encoder - decoder, encoder + decoder, encoder)
+
+
+def message_graph_of(encoder: Encoder, train: np.ndarray, num_entities: int, num_relations: int) -> MessageGraph | None:
+    """The messages of all training triples ``[n, 3]`` and their inverses, where ``encoder`` sends any."""
+    if not encoder.uses_graph:
+        return None
+    edges = torch.from_numpy(add_inverses(train, num_relations))
+    return MessageGraph.of(edges, num_entities, encoder.normalize, order="fewest")
 
 
 def choose_device(name: str) -> torch.device:

@@ -1,6 +1,6 @@
 """The checkpoints of a run: each a sealed folder of its own, and a note of which one is best.
 
-checkpoints/step-N/    weights, optimizer, state
+checkpoints/step-N/    weights, optimizer, state; the entity table of a run in shards, and its optimizer, by shard
 best.json              the step with the best validation MRR
 """
 
@@ -16,27 +16,33 @@ from pathlib import Path
 from typing import Any, Literal
 
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from tuckerkg.errors import RunFolderError
 from tuckerkg.storage.sealed_folder import (
     ASIDE,
     SealedFolder,
+    abandon,
+    begin_sealed,
     clean_temporaries,
     discard,
     explained,
     json_bytes,
     refusal,
+    seal,
     write_atomic,
-    write_sealed,
+    write_part,
 )
 from tuckerkg.types import JsonObject, LogFunction
 
 FOLDER, BEST = "checkpoints", "best.json"
+WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
 Which = int | Literal["best", "newest"]
 
 _KEPT = 2  # the newest, and one to fall back on when it is damaged
 _STEP = re.compile(rf"step-([0-9]{{8,18}})({re.escape(ASIDE)})?")
+_SHARD = re.compile(r"shard-[0-9]{6}\.safetensors")
 _log = logging.getLogger("tuckerkg")
 
 
@@ -84,24 +90,33 @@ class Checkpoints:
             RunFolderError: the disk refused.
             ValueError: ``state`` holds NaN or an infinity (store None instead), or ``step`` is negative.
         """
-        if not 0 <= step < 10**18:
-            raise ValueError(f"step is {step}; it must be 0 or more")
-        files = {
-            "weights.safetensors": _tensor_bytes(weights),
-            "optimizer.safetensors": _tensor_bytes(optimizer),
-            "state.json": json_bytes({"step": step, "state": dict(state)}),
-        }
+        files = checkpoint_files(step, weights, optimizer, state)
+        temporary = self.begin(step)
+        try:
+            self.seal(step, temporary, {name: write_part(temporary, name, data) for name, data in files.items()}, best)
+        except BaseException:
+            abandon(temporary)
+            raise
+        return self._path(step)
+
+    def begin(self, step: int) -> Path:
+        """A folder for the files of ``step``, which several processes may write; then ``seal`` it."""
         with explained(f"Cannot write {self.path}"):
             self.path.mkdir(exist_ok=True)
         for folder in (self.path, self.run):
             clean_temporaries(folder)  # before writing, because it may free the space that is needed
-        path = self.path / f"step-{step:08d}"
-        write_sealed(path, files)
+        return begin_sealed(self._path(step))
+
+    def seal(self, step: int, temporary: Path, entries: Mapping[str, JsonObject], best: int) -> None:
+        """Put the checkpoint of ``step`` in place, note which step is ``best``, remove what is no longer kept."""
+        seal(temporary, self._path(step), entries)
         self.note_best(best)
         # The new checkpoint is safe by now; what cannot be removed is tried again at the next save.
         with suppress(OSError, RunFolderError):
             self._prune(step, best)
-        return path
+
+    def _path(self, step: int) -> Path:
+        return self.path / f"step-{step:08d}"
 
     def note_best(self, step: int) -> None:
         """Note which step has the best validation MRR."""
@@ -142,7 +157,7 @@ class Checkpoints:
         folder = self._open(step)
         folder.check_listing()
         read = _weights(step, folder)
-        optimizer = folder.read_tensors("optimizer.safetensors")
+        optimizer = folder.read_tensors(OPTIMIZER)
         return Checkpoint(read.step, read.weights, read.state, optimizer, folder.path)
 
     def weights(self, which: Which = "best") -> Weights:
@@ -158,6 +173,10 @@ class Checkpoints:
             others = [str(other) for other in self.steps() if other != step]
             hint = f"\nIt also has step {' and '.join(others)}: --checkpoint STEP takes one of them." if others else ""
             raise refusal(f"{error}{hint}") from None
+
+    def sealed(self, step: int) -> SealedFolder:
+        """The files of ``step``, each verified when it is read."""
+        return self._open(step)
 
     def folder(self, step: int) -> Path:
         """Where the checkpoint of ``step`` lies.
@@ -218,14 +237,42 @@ class Checkpoints:
                 discard(leftover)
 
 
-def _weights(step: int, folder: SealedFolder) -> Weights:
-    stored = folder.read_json("state.json")
+def checkpoint_files(
+    step: int, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], state: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """The files of a checkpoint, but for shards."""
+    if not 0 <= step < 10**18:
+        raise ValueError(f"step is {step}; it must be 0 or more")
+    return {
+        WEIGHTS: tensor_bytes(weights),
+        OPTIMIZER: tensor_bytes(optimizer),
+        STATE: json_bytes({"step": step, "state": dict(state)}),
+    }
+
+
+def shard_files(shard: int) -> tuple[str, str]:
+    """The files of a shard's tables and of their optimizer, in a checkpoint whose entity table lies in shards."""
+    return f"shard-{shard:06d}.safetensors", f"shard-{shard:06d}-optimizer.safetensors"
+
+
+def read_state(step: int, folder: SealedFolder) -> JsonObject:
+    """The state that was saved with ``step``."""
+    stored = folder.read_json(STATE)
     if not isinstance(stored, dict) or stored.get("step") != step or not isinstance(stored.get("state"), dict):
-        raise refusal(f"{folder.path / 'state.json'}: is not the state of step {step}. Was the folder renamed?")
-    return Weights(step, folder.read_tensors("weights.safetensors"), stored["state"])
+        raise refusal(f"{folder.path / STATE}: is not the state of step {step}. Was the folder renamed?")
+    return dict(stored["state"])
 
 
-def _tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+def _weights(step: int, folder: SealedFolder) -> Weights:
+    state, weights = read_state(step, folder), folder.read_tensors(WEIGHTS)
+    shards = [folder.read_tensors(name) for name in folder.names if _SHARD.fullmatch(name)]  # ascending
+    for name in {name for shard in shards for name in shard}:
+        weights[name] = torch.cat([shard[name] for shard in shards])
+    return Weights(step, weights, state)
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """A safetensors file."""
     plain: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, given in tensors.items():

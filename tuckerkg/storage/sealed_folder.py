@@ -81,19 +81,42 @@ def write_sealed(path: Path, files: Mapping[str, bytes]) -> None:
     """
     for name in files:
         _check_name(path, name)
+    temporary = begin_sealed(path)
+    try:
+        seal(temporary, path, {name: write_part(temporary, name, data) for name, data in files.items()})
+    except BaseException:
+        abandon(temporary)
+        raise
+
+
+def begin_sealed(path: Path) -> Path:
+    """Make the temporary folder of ``path``, for files that several processes write; ``seal`` or ``abandon`` it."""
+    temporary = _temporary_name(path)
     with explained(f"Cannot write {path}"):
-        temporary = _temporary_name(path)
-        try:
-            _remove_tree(temporary)  # left by a dead process that had this process id
-            temporary.mkdir()
-            for name, data in files.items():
-                write_synced(temporary / name, data)
-            write_synced(temporary / MANIFEST, _manifest_bytes(files))
-            sync_folder(temporary)
-            _put_in_place(temporary, path)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+        _remove_tree(temporary)  # left by a dead process that had this process id
+        temporary.mkdir()
+    return temporary
+
+
+def write_part(temporary: Path, name: str, data: bytes) -> JsonObject:
+    """Write one file of a folder that is not sealed yet; what the manifest has to say of it."""
+    _check_name(temporary, name)
+    with explained(f"Cannot write {temporary}"):
+        write_synced(temporary / name, data)
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def seal(temporary: Path, path: Path, entries: Mapping[str, JsonObject]) -> None:
+    """Write the manifest of the files that ``write_part`` wrote, and put the folder in place."""
+    with explained(f"Cannot write {path}"):
+        write_synced(temporary / MANIFEST, _sealed_bytes(FORMAT, entries))
+        sync_folder(temporary)
+        _put_in_place(temporary, path)
+
+
+def abandon(temporary: Path) -> None:
+    """Remove a folder that is not sealed."""
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -213,11 +236,6 @@ def _canonical(value: Any) -> bytes:
 def _sealed_bytes(format_version: int, entries: Mapping[str, Mapping[str, Any]]) -> bytes:
     body = {"format": format_version, "files": entries}
     return _canonical({**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()})
-
-
-def _manifest_bytes(files: Mapping[str, bytes]) -> bytes:
-    entries = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()}
-    return _sealed_bytes(FORMAT, entries)
 
 
 def _read_manifest(folder: Path) -> dict[str, JsonObject]:

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.batches.batch import StepBatch
+from tuckerkg.batches.batch import Batches, StepBatch
 from tuckerkg.batches.prefetch import Prefetch
 from tuckerkg.config.build import build_model, build_training
 from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.errors import NonFiniteError
+from tuckerkg.losses.objective import Minimized
 from tuckerkg.nn.model import choose_device
 from tuckerkg.out_of_memory import explain_out_of_memory
 from tuckerkg.storage.run_folder import RunFolder
@@ -25,6 +26,7 @@ from tuckerkg.training.callbacks import Callback, NullCallback, State
 from tuckerkg.training.optim import ModelOptimizer, learning_rate
 from tuckerkg.training.signals import Interruptions, TrainingInterrupted
 from tuckerkg.training.validation import Validation
+from tuckerkg.types import JsonObject
 
 SLOW_SAVE = 5.0  # seconds; a slower save is logged
 
@@ -40,35 +42,49 @@ def fit(folder: RunFolder, callback: Callback | None = None) -> State:
     """
     callback = NullCallback() if callback is None else callback
     settings = settings_of_run(folder)
-    memory = explain_out_of_memory(lambda: _smaller(folder, settings))
-    with folder.lock(), Interruptions() as interruptions, _own_random_state(), _threads(settings.train.threads), memory:
+    memory = explain_out_of_memory(lambda: smaller(folder, settings))
+    with folder.lock(), Interruptions() as interruptions, own_random_state(), threads(settings.train.threads), memory:
         try:
-            return _Loop(folder, settings, callback, interruptions).run()
+            return Loop(folder, settings, callback, interruptions).run()
         finally:
             callback.close()
 
 
-class _Loop:
-    """Everything that a run needs; ``run`` is the loop."""
+class Loop:
+    """Everything that a run needs; ``run`` is the loop.
+
+    Attributes:
+        writes: whether this process writes the metrics and notes which weights are the best.
+    """
+
+    writes = True
 
     def __init__(self, folder: RunFolder, settings: Settings, callback: Callback, interruptions: Interruptions) -> None:
         self.folder, self.settings, self.callback, self.interruptions = folder, settings, callback, interruptions
         self.device = choose_device(settings.train.device)
-        relations = folder.relations()
+        self.relations = folder.relations()
+        self.splits = {name: folder.split(name) for name in ("train", "valid")}
         torch.manual_seed(settings.train.seed)
-        self.model = build_model(settings, len(folder.entities()), len(relations)).to(self.device)
-        self.optimizer = ModelOptimizer(self.model, settings.train.optimizer, settings.train.lr)
-        splits = {name: folder.split(name) for name in ("train", "valid")}
-        self.objective, self.batches = build_training(settings, self.model, splits["train"])
-        self.validation = Validation(splits, relations, settings, self.model)
+        self.build()
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.total_steps = settings.train.steps or max(1, round(settings.train.epochs * self.steps_per_epoch))
         self.state = State()
         self.losses: list[float] = []
 
+    def build(self) -> None:
+        """Make the model, its optimizer, what is minimized, the batches and the validation."""
+        settings, train = self.settings, self.splits["train"]
+        model = build_model(settings, len(self.folder.entities()), len(self.relations)).to(self.device)
+        self.model: Any = model
+        self.optimizer = ModelOptimizer(model, settings.train.optimizer, settings.train.lr)
+        self.objective: Minimized
+        self.batches: Batches
+        self.objective, self.batches = build_training(settings, model, train)
+        self.validation = Validation(self.splits, self.relations, settings, model)
+
     def run(self) -> State:
         """Validate, save, step, until the steps or the patience are used up."""
-        self._restore()
+        self.restore()
         self.clock = _Clock(self.state)
         self.callback.started(self.state, self.total_steps, self.steps_per_epoch)
         try:
@@ -76,16 +92,20 @@ class _Loop:
                 while True:
                     if self._validation_is_due():
                         if self.validation.has_questions:
-                            self._save()  # validating may take long, and may be killed
+                            self.save()  # validating may take long, and may be killed
                         self._validate()
-                        self._save()
+                        self.save()
                     if self.state.step >= self.total_steps or self._out_of_patience():
                         return self.state
                     self._step(batches.batch(self.state.step).to(self.device))
-                    self.interruptions.check()
+                    self.check_interruptions()
         except TrainingInterrupted:
-            self._save()
+            self.save()
             raise
+
+    def check_interruptions(self) -> None:
+        """Raise TrainingInterrupted where it is asked for."""
+        self.interruptions.check()
 
     def _step(self, batch: StepBatch) -> None:
         step, train = self.state.step, self.settings.train
@@ -129,7 +149,7 @@ class _Loop:
         """Rank the validation split and note the best weights; without one, the last weights are the best."""
         evaluation = None
         if self.validation.has_questions:
-            evaluation = self.validation(lambda *_: self.interruptions.check())
+            evaluation = self.validation(lambda *_: self.check_interruptions())
         state = self.state
         state.validated_at = state.step
         is_best = evaluation is None or state.best_mrr is None or evaluation.mrr > state.best_mrr
@@ -139,16 +159,16 @@ class _Loop:
         else:
             state.validations_without_improvement += 1
         self.clock.update(state)
-        self.folder.metrics.append(
-            {
-                "step": state.step,
-                "epoch": round(state.step / self.steps_per_epoch, 4),
-                "minutes": round(state.minutes, 4),
-                "loss": float(np.mean(self.losses)) if self.losses else None,
-                "lr": learning_rate(self.settings.train, state.step, self.total_steps),
-                "valid": None if evaluation is None else evaluation.overall.as_dict(),
-            }
-        )
+        row = {
+            "step": state.step,
+            "epoch": round(state.step / self.steps_per_epoch, 4),
+            "minutes": round(state.minutes, 4),
+            "loss": float(np.mean(self.losses)) if self.losses else None,
+            "lr": learning_rate(self.settings.train, state.step, self.total_steps),
+            "valid": None if evaluation is None else evaluation.overall.as_dict(),
+        }
+        if self.writes:
+            self.folder.metrics.append(row)
         self.losses.clear()
         epoch = state.step / self.steps_per_epoch
         if evaluation is None:
@@ -160,40 +180,55 @@ class _Loop:
         patience = self.settings.train.patience
         return bool(patience) and self.state.validations_without_improvement >= patience
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Save this step, and say so where it took long."""
         self.clock.update(self.state)
         self.state.threads = torch.get_num_threads()
         start = time.monotonic()
-        self.folder.metrics.sync()  # a checkpoint that survives a power cut must not be ahead of its metrics
-        self.folder.checkpoints.save(
-            self.state.step,
-            {name: tensor.cpu() for name, tensor in self.model.state_dict().items()},
-            self.optimizer.tensors(),
-            {**asdict(self.state), "losses": self.losses, "settings": self.folder.settings},
-            best=self.state.best_step,
-        )
+        if self.writes:
+            self.folder.metrics.sync()  # a checkpoint that survives a power cut must not be ahead of its metrics
+        self.write({**asdict(self.state), "losses": self.losses, "settings": self.folder.settings})
         if (seconds := time.monotonic() - start) > SLOW_SAVE:
             self.callback.log(
                 f"saving step {self.state.step} took {seconds:.1f} s: the disk of {self.folder.path} is slow. "
                 "Save less often with a larger train.evaluate_every, or choose a faster place by --out."
             )
 
-    def _restore(self) -> None:
+    def write(self, state: JsonObject) -> None:
+        """Write the checkpoint of this step."""
+        self.folder.checkpoints.save(
+            self.state.step,
+            {name: tensor.cpu() for name, tensor in self.model.state_dict().items()},
+            self.optimizer.tensors(),
+            state,
+            best=self.state.best_step,
+        )
+
+    def restore(self) -> None:
         """Load the newest checkpoint; a fresh run saves its start, which proves that saving works here."""
         checkpoint = self.folder.checkpoints.newest(on_fallback=self.callback.log)
         if checkpoint is None:
-            self.clock = _Clock(self.state)
-            self._save()
+            self.begin()
             return
         restore_weights(self.model, checkpoint.weights)
         self.optimizer.restore(checkpoint.optimizer)
-        state = dict(checkpoint.state)
+        self.restore_state(checkpoint.state)
+
+    def begin(self) -> None:
+        """Save the start."""
+        self.clock = _Clock(self.state)
+        self.save()
+
+    def restore_state(self, saved: JsonObject) -> None:
+        """Go on from the state of a checkpoint."""
+        state = dict(saved)
         self.losses = list(state.pop("losses", []))
         changed = differences(state.pop("settings", self.folder.settings), self.folder.settings)
         self.state = State(**state)
-        self.folder.checkpoints.note_best(self.state.best_step)  # a crash may have come between the two
         self._log_changes(changed)
-        self.folder.metrics.truncate(self.state.validated_at)
+        if self.writes:
+            self.folder.checkpoints.note_best(self.state.best_step)  # a crash may have come between the two
+            self.folder.metrics.truncate(self.state.validated_at)
 
     def _log_changes(self, changed: list[str]) -> None:
         """Say what differs from when the checkpoint was saved; training continues with what is there now."""
@@ -221,7 +256,7 @@ def differences(former: Any, now: Any, name: str = "") -> list[str]:
     return found
 
 
-def _smaller(folder: RunFolder, settings: Settings) -> str:
+def smaller(folder: RunFolder, settings: Settings) -> str:
     """What to reduce when memory runs out, and what was saved."""
     if settings.kind == "paths":  # a thread holds the states of one question
         paths = settings.paths
@@ -255,14 +290,15 @@ class _Clock:
 
 
 @contextmanager
-def _own_random_state() -> Iterator[None]:
+def own_random_state() -> Iterator[None]:
     """Leave the caller's torch random state as it was."""
     with torch.random.fork_rng():
         yield
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
+    """Torch's threads while it is entered; 0: as they are."""
     before = torch.get_num_threads()
     if count:
         torch.set_num_threads(count)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from tuckerkg.config.settings import LAZY, OptimizerName, TrainSettings
-from tuckerkg.nn.model import Model
 
 
 def learning_rate(train: TrainSettings, step: int, total_steps: int) -> float:
@@ -62,10 +61,11 @@ class ModelOptimizer:
     def __init__(self, model: nn.Module, name: OptimizerName, lr: float) -> None:
         self.names = {id(parameter): key for key, parameter in model.named_parameters()}
         self.parameters = dict(model.named_parameters())
-        table = [self.parameters["entities"]] if "entities" in self.parameters else []  # a path model has none
+        # A path model has no table, one that lies in shards has several.
+        table = [parameter for key, parameter in self.parameters.items() if key.partition(".")[0] == "entities"]
         others = [parameter for parameter in model.parameters() if not any(parameter is row for row in table)]
-        if isinstance(model, Model):
-            model.sparse_rows = name in LAZY
+        if table:
+            model.sparse_rows = name in LAZY  # type: ignore[assignment]
         self.parts: list[torch.optim.Optimizer]
         if name == "lazy-adam":
             self.parts = [torch.optim.SparseAdam(table, lr=lr), torch.optim.Adam(others, lr=lr, fused=True)]
@@ -90,18 +90,21 @@ class ModelOptimizer:
     @torch.no_grad()
     def clip(self, limit: float) -> Tensor:
         """The norm of all gradients, which are scaled down to ``limit`` where it is above; 0 never scales."""
-        found = []
-        for parameter in self.parameters.values():
-            if parameter.grad is not None:
-                if parameter.grad.is_sparse:
-                    parameter.grad = parameter.grad.coalesce()  # rows named twice are one row
-                found.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
+        self.coalesce()
+        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        found = [values_of(gradient) for gradient in gradients]
         norm = nn.utils.get_total_norm(found)
         if limit:
             scale = (limit / (norm + 1e-6)).clamp(max=1.0)
             for gradient in found:
                 gradient.mul_(scale)
         return norm
+
+    def coalesce(self) -> None:
+        """Rows of sparse gradients that are named twice become one row."""
+        for parameter in self.parameters.values():
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()
 
     def step(self) -> None:
         """Move the parameters."""
@@ -126,6 +129,11 @@ class ModelOptimizer:
             parameter = self.parameters[name]
             part = next(part for part in self.parts if any(parameter is p for p in _parameters(part)))
             part.state[parameter][slot] = _slot(part, slot, tensor, parameter)
+
+
+def values_of(gradient: Tensor) -> Tensor:
+    """The numbers of a gradient that may be sparse."""
+    return gradient.values() if gradient.is_sparse else gradient
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:

@@ -8,7 +8,7 @@ from tuckerkg.config.build import AnyModel, build_scorer
 from tuckerkg.config.settings import Settings
 from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
 from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
-from tuckerkg.evaluation.ranking import rank
+from tuckerkg.evaluation.ranking import Ranks, rank
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.types import ProgressFunction
 
@@ -43,10 +43,8 @@ class Validation:
 
     def __call__(self, progress: ProgressFunction | None = None) -> Evaluation:
         """Encode once and rank."""
-        scorer = build_scorer(self.model, self.splits["train"], self.graph)
-        ranks = rank(scorer, self.asked, self.known, progress=progress)
         return evaluation_of(
-            ranks,
+            self.ranks(progress),
             split="valid",
             seen=self.seen,
             relation_names=self.relations,
@@ -54,6 +52,11 @@ class Validation:
             hits=self.settings.evaluate.hits,
             tie_seed=self.settings.evaluate.tie_seed,
         )
+
+    def ranks(self, progress: ProgressFunction | None) -> Ranks:
+        """Of the questions that are asked."""
+        scorer = build_scorer(self.model, self.splits["train"], self.graph)
+        return rank(scorer, self.asked, self.known, progress=progress)
 
 
 def _some(triples: np.ndarray, most: int) -> np.ndarray:
