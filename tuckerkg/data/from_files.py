@@ -74,7 +74,7 @@ def read_graph(  # noqa: PLR0913
     if not unseen_relations:
         _check_relations(rows)
     triples = {split_name: part.triples for split_name, part in parts.items()}
-    carved, warnings = _fill_splits(triples, len(entities), len(relations), split, seed)
+    carved, warnings = fill_splits(triples, len(entities), len(relations), split, seed)
     if leaks:
         warnings.append(f"{leaks:,} triples are in more than one split and were kept in each: results are too good")
     if options.on_error == "skip" and options.rejects is not None:
@@ -219,7 +219,7 @@ def _check_relations(rows: Mapping[str, Rows]) -> None:
         raise InputError(problems, "Move a triple of each such relation into training, or remove them.")
 
 
-def _fill_splits(
+def fill_splits(
     triples: Mapping[str, Triples],
     num_entities: int,
     num_relations: int,
