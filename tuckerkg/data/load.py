@@ -323,7 +323,7 @@ def _read_folder(folder: _Folder, name: str, reading: _Reading, title_ends: str 
         for stem, given in zip(TITLE_NAMES, (reading.entity_titles, reading.relation_titles), strict=True)
     )
     named = replace(reading, entity_titles=entity_titles, relation_titles=relation_titles)
-    return Dataset.from_files(**files, name=name, **vars(named))
+    return Dataset.from_files(files["train"], files.get("valid"), files.get("test"), name=name, **vars(named))
 
 
 def _read_titles(folder: _Folder, stem: str, ends: str | None) -> dict[str, str] | None:
