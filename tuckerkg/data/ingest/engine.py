@@ -37,7 +37,7 @@ class Engine:
 
     def __init__(self, memory: int, threads: int, spill: Path) -> None:
         self.duckdb = duckdb_module()
-        self.memory, self.threads = memory, threads
+        self.memory, self.spill = memory, spill
         spill.mkdir(exist_ok=True)
         settings: dict[str, Any] = {
             "memory_limit": f"{int(memory * SHARE) // 10**6}MB",
@@ -62,8 +62,12 @@ class Engine:
         """A result with strings."""
         import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
+        # By way of a file: without pyarrow, handing it over in memory leaves complaints of a leak at exit.
+        path = self.spill / "frame.parquet"
+        target = str(path).replace("'", "''")
         with self._explained():
-            return pl.DataFrame(self.connection.sql(query))
+            self.connection.execute(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
+        return pl.read_parquet(path, glob=False)
 
     def keep(self, table: str, query: str) -> int:
         """Make a temporary table of a query, its rows in the order of the query; returns their number."""

@@ -211,7 +211,7 @@ class _Ingest:
             wanted.write_parquet(self.work.path / "relations.parquet")
             named = parquet(self.work.path, "relations.parquet")
             query = best_titles(parquet(self.work.path, "read-*/titles-*.parquet"))
-            found = self.engine.frame(f"{query} WHERE label IN (SELECT label FROM {named}) GROUP BY label")
+            found = self.engine.frame(f"{query} WHERE label IN (SELECT label FROM {named}) GROUP BY label")  # noqa: S608
             titles = dict(found.iter_rows())
         frame = {"name": list(relations), "title": [titles.get(label) for label in relations]}
         pl.DataFrame(frame, schema={"name": pl.String, "title": pl.String}).write_parquet(path, compression="zstd")

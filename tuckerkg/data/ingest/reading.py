@@ -15,7 +15,7 @@ from tuckerkg.data.readers.rdf import WORST_TITLE
 from tuckerkg.data.readers.read import Reject, Rows, reject_line
 from tuckerkg.data.shards import shards_of
 from tuckerkg.errors import InputError
-from tuckerkg.types import JsonObject, ProgressFunction
+from tuckerkg.types import ProgressFunction
 
 # Text, its columns, labels and positions together take about this many times the bytes of a block.
 BLOCK_COST = 16
@@ -125,8 +125,3 @@ def _write_titles(path: Path, rows: Rows, place: int, num_shards: int) -> None:
         "block": np.full(len(labels), place, dtype=np.int64),
     }
     write_by_shard(path, shards_of(labels, num_shards), columns, num_shards)
-
-
-def as_json(found: FileRead) -> JsonObject:
-    """A file's counts, for the record of finished stages."""
-    return asdict(found)
