@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.data.from_files import ReadGraph, Titles, fill_splits
 from tuckerkg.data.labels import Vocabulary
-from tuckerkg.data.read_report import FileReport, report_on
+from tuckerkg.data.read_report import report_on
 from tuckerkg.data.readers.read import read_titles
 from tuckerkg.data.shards import Ids, ShardedGraph
 from tuckerkg.data.triple_sets import SPLITS, Triples
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def read_shards(
@@ -45,9 +49,7 @@ def read_shards(
     given = {name: _renumbered(graph, name, numbers) for name in SPLITS if graph.about["counts"][name] is not None}
     labels = Vocabulary(tuple(relations["name"].to_list()))
     splits, warnings = fill_splits(given, len(entities), len(labels), split, seed)
-    files = [FileReport(**{**file, "notes": tuple(file["notes"])}) for file in graph.about["files"]]
-    words = [*warnings, *graph.about["warnings"]]
-    counts = {"leaks": int(graph.about["leaks"])}
+    read = graph.report()
     return ReadGraph(
         name=path.resolve().name,
         entities=entities,
@@ -57,7 +59,7 @@ def read_shards(
         test=splits["test"],
         entity_titles=_titles(names, titles, entity_titles, entities),
         relation_titles=_titles(relations["name"], relations["title"], relation_titles, labels),
-        report=report_on(splits, files, counts, words, entities.labels, labels.labels),
+        report=report_on(splits, read.files, read.counts, [*warnings, *read.warnings], entities.labels, labels.labels),
     )
 
 
@@ -69,8 +71,8 @@ def _renumbered(graph: ShardedGraph, split: str, numbers: npt.NDArray[np.int64])
     return triples
 
 
-def _titles(names: object, titles: object, given: Titles | None, vocabulary: Vocabulary) -> dict[str, str]:
-    found = {name: title for name, title in zip(names, titles, strict=True) if title is not None}  # type: ignore[call-overload]
+def _titles(names: pl.Series, titles: pl.Series, given: Titles | None, vocabulary: Vocabulary) -> dict[str, str]:
+    found = {name: title for name, title in zip(names, titles, strict=True) if title is not None}
     if given is not None:
         found |= given if isinstance(given, Mapping) else read_titles(given)
     return {label: title for label, title in found.items() if label in vocabulary}

@@ -15,7 +15,6 @@ the first id of shard s.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -23,6 +22,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from tuckerkg.data.read_report import FileReport, ReadReport
+from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.storage.sealed_folder import MANIFEST, SealedFolder, refusal
 
@@ -40,9 +41,11 @@ def shard_of(name: str, num_shards: int) -> int:
     return crc32(name.encode("utf-8")) % num_shards
 
 
-def shards_of(names: Iterable[str], num_shards: int) -> npt.NDArray[np.int64]:
+def shards_of(names: pl.Series, num_shards: int) -> npt.NDArray[np.int64]:
     """The shard of each of many entities."""
-    return np.fromiter((crc32(name.encode("utf-8")) for name in names), dtype=np.int64) % num_shards
+    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
+
+    return np.fromiter(map(crc32, names.cast(pl.Binary).to_list()), dtype=np.int64, count=len(names)) % num_shards
 
 
 def file_names(shard: int) -> dict[str, str]:
@@ -133,8 +136,18 @@ class ShardedGraph:
 
         return pl.read_parquet(self._folder.sized_file(name), glob=False)
 
-    def __repr__(self) -> str:
+    def report(self) -> ReadReport:
+        """What was read of each file, and left out."""
+        files = tuple(FileReport(**{**file, "notes": tuple(file["notes"])}) for file in self.about["files"])
+        return ReadReport(files, {"leaks": int(self.about["leaks"])}, tuple(self.about["warnings"]))
+
+    def summary(self) -> str:
+        """The counts in one line."""
+        sizes = " / ".join(f"{self.about['counts'][split] or 0:,}" for split in SPLITS)
         return (
-            f"ShardedGraph({str(self.path)!r}: {self.num_entities:,} entities, {self.num_relations:,} relations, "
-            f"{self.about['counts']['train']:,} training triples in {self.num_shards} shards)"
+            f"{self.path}: {self.num_entities:,} entities, {self.num_relations:,} relations, {sizes} triples to train, "
+            f"validate, test, in {self.num_shards:,} shards"
         )
+
+    def __repr__(self) -> str:
+        return f"ShardedGraph({self.summary()})"

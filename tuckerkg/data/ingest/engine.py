@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,8 @@ from tuckerkg.errors import TuckerkgError, printable
 
 if TYPE_CHECKING:
     import polars as pl
+
+Columns = Mapping[str, npt.NDArray[Any]]
 
 CHUNK = 1 << 20  # rows fetched at a time
 # What DuckDB may use of the memory: the interpreter, its libraries and the arrays of a chunk need the rest.
@@ -69,10 +71,17 @@ class Engine:
             self.connection.execute(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
         return pl.read_parquet(path, glob=False)
 
-    def keep(self, table: str, query: str) -> int:
-        """Make a temporary table of a query, its rows in the order of the query; returns their number."""
+    def keep(self, table: str, query: str, given: Columns | None = None) -> int:
+        """Make a temporary table of a query, its rows in the order of the query; returns their number.
+
+        ``given`` are arrays that the query reads as a table of that name.
+        """
         with self._explained():
+            if given is not None:
+                self.connection.register("given", dict(given))
             self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
+            if given is not None:
+                self.connection.unregister("given")
         return self.count(table)
 
     def count(self, table: str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tuckerkg.data.ingest.arrays import write_by_shard
+from tuckerkg.data.ingest.arrays import ShardRecords, triple_records
 from tuckerkg.data.ingest.numbering import RANK
 from tuckerkg.data.ingest.reading import FileRead
 from tuckerkg.data.shards import Ids
@@ -77,15 +77,12 @@ class Placed:
 def place_rows(placed: Placed, splits: Sequence[int], folder: Path, tick: ProgressFunction) -> None:
     """Write each block's triples with the number of their file and of its split."""
     total = sum(len(file.lines) for file in placed.files)
-    num_shards = len(placed.offsets) - 1
+    kind = triple_records(int(placed.offsets[-1]))
+    shards = ShardRecords(folder, kind)
     for done, block in enumerate(placed.blocks(), 1):
-        triples = block.triples
-        columns = {
-            "head": triples[:, 0],
-            "relation": triples[:, 1],
-            "tail": triples[:, 2],
-            "file": np.full(len(triples), block.file, dtype=np.uint16),
-            "split": np.full(len(triples), splits[block.file], dtype=np.uint8),
-        }
-        write_by_shard(folder / f"rows-{done:06}.parquet", block.shards, columns, num_shards)
+        records = np.empty(len(block.triples), dtype=kind)
+        for place, name in enumerate(("head", "relation", "tail")):
+            records[name] = block.triples[:, place]
+        records["file"], records["split"] = block.file, splits[block.file]
+        shards.append(block.shards, records)
         tick(done, total)

@@ -91,7 +91,7 @@ def _write_block(
 ) -> None:
     """Labels sorted by shard, how many each shard has, and rows of positions among them."""
     labels = rows.entity_labels
-    shards = shards_of(labels.to_list(), num_shards)
+    shards = shards_of(labels, num_shards)
     positions = np.empty(len(labels), dtype=np.uint32)
     positions[np.argsort(shards, kind="stable")] = np.arange(len(labels), dtype=np.uint32)
     relations = np.array(
@@ -115,10 +115,10 @@ def _write_titles(path: Path, rows: Rows, place: int, num_shards: int) -> None:
     """Readable names with what decides among several: the file, how good they are, and the block."""
     import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
-    labels = list(rows.titles)
-    ranks = [rows.title_ranks.get(label, WORST_TITLE) for label in labels]
+    labels = pl.Series(list(rows.titles), dtype=pl.String)
+    ranks = [rows.title_ranks.get(label, WORST_TITLE) for label in rows.titles]
     columns = {
-        "label": pl.Series(labels, dtype=pl.String),
+        "label": labels,
         "title": pl.Series(list(rows.titles.values()), dtype=pl.String),
         "file": np.full(len(labels), place >> 32, dtype=np.int64),
         "rank": np.array(ranks, dtype=np.int64),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tuckerkg.data.ingest.arrays import TripleWriter, id_type, write_by_shard
-from tuckerkg.data.ingest.engine import CHUNK, Engine, parquet
+from tuckerkg.data.ingest.arrays import ShardRecords, TripleWriter, edge_records, id_type, triple_records
+from tuckerkg.data.ingest.engine import CHUNK, Engine
 from tuckerkg.data.shards import Ids, file_names
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.types import ProgressFunction
@@ -37,14 +37,15 @@ def distinct_triples(
 
     ``splits`` are those of the files, as numbers.
     """
-    rows = parquet(placed, "rows-*.parquet")
+    rows = ShardRecords(placed, triple_records(offsets[-1]))
     found = Distinct([0] * len(splits))
     kind = id_type(offsets[-1])
     for shard in range(len(offsets) - 1):
         engine.keep(
             "found",
-            "SELECT head, relation, tail, split, min(file) AS file "  # noqa: S608
-            f"FROM {rows} WHERE shard = {shard} GROUP BY ALL ORDER BY head, relation, tail, split",
+            "SELECT head, relation, tail, split, min(file) AS file FROM given GROUP BY ALL "
+            "ORDER BY head, relation, tail, split",
+            rows.columns(shard),
         )
         for name, counts in (("file", found.kept), ("split", found.splits)):
             groups = engine.arrays(f"SELECT {name} AS name, count(*) AS number FROM found GROUP BY ALL")  # noqa: S608
@@ -119,18 +120,17 @@ def write_edges(
     """Write training once more, by the shard of the tail."""
     num_shards = len(offsets) - 1
     kind = id_type(int(offsets[-1]))
+    records = edge_records(int(offsets[-1]))
+    by_tail = ShardRecords(scratch, records)
     for shard in range(num_shards):
-        for number, triples in enumerate(pieces(train / file_names(shard)["train"])):
-            columns: Mapping[str, Ids] = {
-                name: np.ascontiguousarray(triples[:, place]) for place, name in enumerate(("head", "relation", "tail"))
-            }
-            owners = np.searchsorted(offsets, columns["tail"], side="right") - 1
-            write_by_shard(scratch / f"edges-{shard:04}-{number:06}.parquet", owners, columns, num_shards)
+        for triples in pieces(train / file_names(shard)["train"]):
+            edges = np.empty(len(triples), dtype=records)
+            for place, name in enumerate(records.names or ()):
+                edges[name] = triples[:, place]
+            by_tail.append(np.searchsorted(offsets, triples[:, 2], side="right") - 1, edges)
         tick(shard + 1, 2 * num_shards)
-    edges = parquet(scratch, "edges-*.parquet")
     for shard in range(num_shards):
-        query = f"SELECT head, relation, tail FROM {edges} WHERE shard = {shard} ORDER BY tail, relation, head"  # noqa: S608
-        count = engine.keep("found", query)
+        count = engine.keep("found", "SELECT * FROM given ORDER BY tail, relation, head", by_tail.columns(shard))
         with TripleWriter(folder / file_names(shard)["edges"], count, kind) as writer:
             for chunk in engine.chunks("found"):
                 writer.write(np.stack([chunk["head"], chunk["relation"], chunk["tail"]], axis=1))
