@@ -180,7 +180,8 @@ def test_several_files_count_a_repeated_triple_once(tmp_path: Path) -> None:
     assert counts == [("train", 2, 2, 0), ("train", 2, 1, 1), ("valid", 1, 1, 0)]
 
 
-def test_held_out_shares_by_hash(tmp_path: Path) -> None:
+def test_held_out_shares_by_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_module, "block_bytes", lambda memory: 5000)
     random = np.random.default_rng(0)
     rows = {(f"e{h}", f"r{r}", f"e{t}") for h, r, t in random.integers(0, [200, 5, 200], (4000, 3)).tolist()}
     rows |= {("once", "r0", "e1"), ("e1", "rare", "e2")}

@@ -60,7 +60,8 @@ def test_killed_anywhere_it_continues_and_the_bytes_are_the_same(tmp_path: Path)
         assert run(file, out, place) == -signal.SIGKILL
         assert not out.exists()
         assert run(file, out, 2 if number % 2 else 0) in (0, -signal.SIGKILL)
-        assert run(file, out, 0) == 0 if not out.exists() else True
+        if not out.exists():
+            assert run(file, out, 0) == 0
         assert digests(out) == expected
         assert not out.with_name(f"{out.name}.partial").exists()
         assert out.with_suffix(".rejects").read_bytes() == (tmp_path / "whole.rejects").read_bytes()
@@ -105,6 +106,29 @@ def test_another_file_or_option_is_noticed(interrupted: Path) -> None:
         ingest(interrupted, out, shards=2, threads=1)
     graph = ingest(interrupted, out, shards=2, threads=1, restart=True)
     assert sorted(name for shard in range(2) for name in graph.names(shard)) == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize("after", ["graph", "remove"])
+def test_killed_at_the_very_end_it_is_put_in_place_and_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    file, out = put(tmp_path, "a\tr\tb\nb\tr\tc\n"), tmp_path / "out"
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            *((ingest_module, "seal", killed) if after == "graph" else (ingest_module.Work, "remove", killed))
+        )
+        with pytest.raises(KeyboardInterrupt):
+            ingest(file, out, shards=2, threads=1)
+    assert out.exists() == (after == "remove")
+    graph = ingest(file, out, shards=2, threads=1)
+    graph.verify()
+    assert not out.with_name("out.partial").exists()
+    with pytest.raises(TuckerkgError, match="exists already"):
+        ingest(file, out, shards=2, threads=1)
 
 
 def test_a_damaged_record_of_stages_begins_again(interrupted: Path) -> None:

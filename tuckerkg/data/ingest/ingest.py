@@ -30,11 +30,11 @@ from tuckerkg.data.ingest.placing import Placed, place_rows
 from tuckerkg.data.ingest.reading import FileRead, block_bytes, read_file
 from tuckerkg.data.ingest.request import Paths, Request, make_request, parse_memory
 from tuckerkg.data.ingest.triples import Distinct, distinct_triples, join_parts, write_edges
-from tuckerkg.data.ingest.work import Work
+from tuckerkg.data.ingest.work import OVER, Work
 from tuckerkg.data.read_report import FileReport
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.read import REJECTS_HEADER
-from tuckerkg.data.shards import FORMAT, GRAPH, RELATIONS, ShardedGraph
+from tuckerkg.data.shards import FORMAT, GRAPH, RELATIONS, ShardedGraph, is_sharded
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.storage.lock import held
@@ -91,9 +91,12 @@ def ingest(  # noqa: PLR0913  (by keyword)
     request = make_request(
         files, valid, test, shards=shards, split=split, seed=seed, allow_leaks=allow_leaks, options=options
     )
-    if os.path.lexists(place):
-        raise TuckerkgError(f"{place}: exists already; remove it, or choose another --out")
     work = Work(place)
+    if os.path.lexists(place):
+        if is_sharded(place) and work.is_over(request.fingerprint()):
+            work.remove()
+            return ShardedGraph(place)
+        raise TuckerkgError(f"{place}: exists already; remove it, or choose another --out")
     with explained(f"Cannot write {work.path}"):
         work.path.mkdir(parents=True, exist_ok=True)
     with held(work.path):
@@ -130,11 +133,13 @@ class _Ingest:
         if not request.allow_leaks:
             check_leaks(request.sources, placed, found)
         check_relations(request.sources, placed)
+        work.drop("place", "read-*/labels-*.parquet", "read-*/rows-*.npy")
         train, sizes = "triples", found.splits
         if request.fractions is not None:
             train = "split"
             sizes = self._stage("split", lambda folder, tick: self._hold_out(folder, offsets, len(relations), tick))
         self._stage("edges", lambda folder, tick: self._edges(train, folder, offsets, tick))
+        work.drop("by-tail")
         self._finish(placed, found, train, sizes)
 
     def _stage(self, name: str, run: Callable[[Path, ProgressFunction], Any]) -> Any:
@@ -186,7 +191,7 @@ class _Ingest:
     def _finish(self, placed: Placed, found: Distinct, train: str, sizes: Sequence[int]) -> None:
         """Gather the result, write the rows set aside, and seal."""
         work, request = self.work, self.request
-        graph = work.path / "graph"
+        graph = work.folder(OVER)
         kind = id_type(int(placed.offsets[-1]))
         with explained(f"Cannot write {graph}"):
             graph.mkdir(exist_ok=True)
@@ -198,8 +203,8 @@ class _Ingest:
             self._write_rejects()
             for folder, pattern in ((train, "train-*.npy"), ("edges", "edges-*.npy"), ("number", "names-*.parquet")):
                 for path in sorted(work.folder(folder).glob(pattern)):
-                    (graph / path.name).unlink(missing_ok=True)
-                    os.link(path, graph / path.name)
+                    path.replace(graph / path.name)
+        work.finish(OVER, None)
         seal(graph, self.out)
 
     def _write_relations(self, relations: Sequence[str], path: Path) -> None:

@@ -18,6 +18,7 @@ from tuckerkg.types import JsonObject
 
 STATE = "state.json"
 FORMAT = 1
+OVER = "graph"  # the last stage: its folder is renamed to the result
 
 
 class Work:
@@ -68,10 +69,21 @@ class Work:
         self.done[stage] = result
         self._write()
 
-    def drop(self, *stages: str) -> None:
+    def drop(self, *patterns: str) -> None:
         """Remove what finished stages wrote and nothing needs any more."""
-        for stage in stages:
-            shutil.rmtree(self.folder(stage), ignore_errors=True)
+        for path in [path for pattern in patterns for path in self.path.glob(pattern)]:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def is_over(self, fingerprint: JsonObject) -> bool:
+        """Whether only its removal is left to do: the result of the same request was put in place."""
+        state = self._read()
+        asked = {"format": FORMAT, **fingerprint}
+        return (
+            state is not None and state["asked"] == asked and OVER in state["done"] and not self.folder(OVER).exists()
+        )
 
     def remove(self) -> None:
         """Remove everything."""
