@@ -19,7 +19,8 @@ pytest.importorskip("duckdb")
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.ingest import engine as engine_module
 from tuckerkg.data.ingest import ingest as ingest_module
-from tuckerkg.data.ingest.engine import Engine, parquet
+from tuckerkg.data.ingest.arrays import TripleWriter, id_type
+from tuckerkg.data.ingest.engine import Engine, database_memory, parquet
 from tuckerkg.data.ingest.ingest import ingest
 from tuckerkg.data.ingest.request import parse_memory
 from tuckerkg.data.load import load
@@ -127,6 +128,46 @@ def test_parquet_is_ingested_as_it_is_read(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "a.parquet")
     ingest(tmp_path / "a.parquet", tmp_path / "out", shards=2)
     assert_same(load(tmp_path / "out"), load(tmp_path / "a.parquet"))
+
+
+def test_hostile_labels_survive(tmp_path: Path) -> None:
+    """NUL bytes, quotes of SQL, look-alikes, direction marks and code points beyond 16 bits."""
+    labels = [
+        "a\0b",
+        "a\0c",
+        "'; DROP TABLE found; --",
+        "e\u0301",
+        "é",
+        "\u202eb",
+        "😀",
+        "\uffff",
+        "\U0010ffff",
+        " a ",
+        "?",
+    ]
+    frame = pl.DataFrame({"head": labels, "relation": ["it's \0 r"] * len(labels), "tail": labels[::-1]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    ingest(tmp_path / "a.parquet", tmp_path / "out", shards=3)
+    assert_same(load(tmp_path / "out", split=None), load(tmp_path / "a.parquet", split=None))
+
+
+def test_progress_never_goes_back(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    files = [put(tmp_path, "a\tr\tb\n" * 1000, f"{number}.tsv") for number in range(3)]
+    ingest(files, tmp_path / "out", shards=4, split=(0.8, 0.1, 0.1), progress=lambda *at: seen.append(at))
+    assert len({total for _, total in seen}) == 1
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_ids_of_64_bits_where_32_are_not_enough(tmp_path: Path) -> None:
+    assert id_type(2**31 - 1) == np.int32
+    assert id_type(2**31) == np.int64
+    triples = np.array([[2**40, 1, 3], [4, 5, 6]])
+    with TripleWriter(tmp_path / "a.npy", 2, id_type(2**41)) as writer:
+        writer.write(triples[:1])
+        writer.write(triples[1:])
+    assert np.load(tmp_path / "a.npy").tolist() == triples.tolist()
 
 
 def test_one_file_is_split_on_opening_as_if_it_were_read(tmp_path: Path) -> None:
@@ -248,6 +289,7 @@ def test_the_limits_are_handed_on(tmp_path: Path) -> None:
     )
     engine.close()
     assert found["memory"][0] == "572.2 MiB"  # 600 MB: the rest is the interpreter's
+    assert [database_memory(size * 10**6) // 10**6 for size in (300, 500, 8000)] == [100, 250, 4800]
     assert found["threads"][0] == 1
     assert found["place"][0] == str(tmp_path / "spill")
 

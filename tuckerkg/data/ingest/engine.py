@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
-CHUNK = 1 << 20  # rows fetched at a time
-# What DuckDB may use of the memory: the interpreter, its libraries and the arrays of a chunk need the rest.
-SHARE = 0.6
+CHUNK = 1 << 18  # rows fetched at a time
+# The interpreter, its libraries, what they hold of the stage before, and the arrays of a chunk (benchmark "ingest").
+RESERVED = 250_000_000
+SHARE, LEAST = 0.6, 100_000_000
 INSTALL = 'DuckDB is not installed; it comes with: pip install "tuckerkg[ingest]"'
 
 
@@ -34,6 +35,11 @@ def duckdb_module() -> ModuleType:
     return duckdb
 
 
+def database_memory(memory: int) -> int:
+    """What DuckDB may use of the memory, in bytes."""
+    return max(LEAST, min(int(memory * SHARE), memory - RESERVED))
+
+
 class Engine:
     """A database in memory that spills into ``spill``. Its tables are temporary."""
 
@@ -42,7 +48,7 @@ class Engine:
         self.memory, self.spill = memory, spill
         spill.mkdir(exist_ok=True)
         settings: dict[str, Any] = {
-            "memory_limit": f"{int(memory * SHARE) // 10**6}MB",
+            "memory_limit": f"{database_memory(memory) // 10**6}MB",
             "threads": threads,
             "temp_directory": str(spill),
             "autoinstall_known_extensions": False,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tuckerkg.data.ingest.held_out import hold_out
 from tuckerkg.data.ingest.numbering import best_titles, number_entities
 from tuckerkg.data.ingest.placing import Placed, place_rows
 from tuckerkg.data.ingest.reading import FileRead, block_bytes, read_file
-from tuckerkg.data.ingest.request import Paths, Request, make_request, parse_memory
+from tuckerkg.data.ingest.request import Paths, Request, Source, make_request, parse_memory
 from tuckerkg.data.ingest.triples import Distinct, distinct_triples, join_parts, write_edges
 from tuckerkg.data.ingest.work import OVER, Work
 from tuckerkg.data.read_report import FileReport
@@ -142,39 +143,39 @@ class _Ingest:
         work.drop("by-tail")
         self._finish(placed, found, train, sizes)
 
-    def _stage(self, name: str, run: Callable[[Path, ProgressFunction], Any]) -> Any:
+    def _stage(
+        self, name: str, run: Callable[[Path, ProgressFunction], Any], before: int = 0, whole: int | None = None
+    ) -> Any:
+        """The result of a stage, run where it is not recorded; of a part of one, ``before`` of ``whole`` is done."""
         if name not in self.work.done:
-            self.work.finish(name, run(self.work.start(name), self._ticker(name)))
+            tick = self._ticker(name.partition("-")[0], before, whole)
+            self.work.finish(name, run(self.work.start(name), tick))
         return self.work.done[name]
 
+    def _ticker(self, stage: str, before: int, whole: int | None) -> ProgressFunction:
+        """The progress of a stage as that of all of them."""
+        share, everything = TIME.get(stage, 0), sum(TIME.values())
+        start = sum(list(TIME.values())[: list(TIME).index(stage)]) if share else 0
+
+        def tick(done: int, total: int) -> None:
+            part = min((before + done) / max(whole or total, 1), 1.0)
+            if share:
+                self.progress(int(1000 * (start + share * part)), 1000 * everything)
+
+        return tick
+
     def _read(self, size: int) -> list[FileRead]:
+        """Read the files that are not read yet."""
         total = sum(source.bytes for source in self.request.sources)
-        before = 0
-        found = []
+        found, before = [], 0
         for number, source in enumerate(self.request.sources):
-            overall = self._ticker("read")
-
-            def tick(done: int, _: int, start: int = before, step: ProgressFunction = overall) -> None:
-                step(start + done, total)
-
-            def run(folder: Path, _: ProgressFunction, number: int = number, tick: ProgressFunction = tick) -> Any:
-                return asdict(read_file(self.request.sources[number], number, self.request, size, folder, tick))
-
-            found.append(FileRead(**self._stage(f"read-{number:04}", run)))
+            run = partial(self._read_file, source, number, size)
+            found.append(FileRead(**self._stage(f"read-{number:04}", run, before, total)))
             before += source.bytes
         return found
 
-    def _ticker(self, stage: str) -> ProgressFunction:
-        """The progress of a stage as that of all of them."""
-        names = list(TIME)
-        start = sum(TIME[name] for name in names[: names.index(stage)]) if stage in TIME else 0
-        share, whole = TIME.get(stage, 0), sum(TIME.values())
-
-        def tick(done: int, total: int) -> None:
-            if share:
-                self.progress(1000 * start + 1000 * share * min(done, total) // max(total, 1), 1000 * whole)
-
-        return tick
+    def _read_file(self, source: Source, number: int, size: int, folder: Path, tick: ProgressFunction) -> JsonObject:
+        return asdict(read_file(source, number, self.request, size, folder, tick))
 
     def _distinct(self, folder: Path, offsets: Sequence[int], tick: ProgressFunction) -> Distinct:
         return distinct_triples(self.engine, self.work.folder("place"), folder, offsets, self.splits, tick)

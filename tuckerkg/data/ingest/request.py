@@ -21,7 +21,7 @@ from tuckerkg.types import JsonObject
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 MOST_SHARDS = 1024
-LEAST_MEMORY = 200_000_000
+LEAST_MEMORY = 300_000_000
 MOST_FILES = 10_000
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
