@@ -256,7 +256,7 @@ def test_leaks_and_unseen_relations_name_the_lines(tmp_path: Path) -> None:
                 ingest(folder, tmp_path / "out", shards=3)
             assert str(caught.value) == str(error)
         else:
-            ingest(folder, tmp_path / "out", shards=3, allow_leaks=True, restart=True)
+            ingest(folder, tmp_path / "out", shards=3, allow_leaks=True)  # continues
             found = load(tmp_path / "out")
             assert found.report.counts == expected.report.counts
             assert found.report.warnings == expected.report.warnings
@@ -315,6 +315,15 @@ def test_what_makes_no_sense_is_refused_before_reading(tmp_path: Path, words: st
     with pytest.raises(TuckerkgError, match=words):
         ingest(path, tmp_path / "out", **arguments)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_bad_row_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = put(tmp_path, "a\tr\tb\nbad\n")
+    with pytest.raises(InputError, match=r"train\.tsv:2:1: 0 tabs found"):
+        ingest(path, tmp_path / "out")
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    path.write_text("a\tr\tb\nb\tr\tc\n")
+    assert ingest(path, tmp_path / "out").num_entities == 3
 
 
 def test_paths_that_cannot_be_used_are_named(tmp_path: Path) -> None:

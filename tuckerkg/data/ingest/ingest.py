@@ -37,7 +37,7 @@ from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.read import REJECTS_HEADER
 from tuckerkg.data.shards import FORMAT, GRAPH, RELATIONS, ShardedGraph, is_sharded
 from tuckerkg.data.triple_sets import SPLITS
-from tuckerkg.errors import TuckerkgError
+from tuckerkg.errors import InputError, TuckerkgError
 from tuckerkg.storage.lock import held
 from tuckerkg.storage.sealed_folder import explained, json_bytes, seal
 from tuckerkg.types import JsonObject, LogFunction, ProgressFunction, ignore
@@ -100,14 +100,19 @@ def ingest(  # noqa: PLR0913  (by keyword)
         raise TuckerkgError(f"{place}: exists already; remove it, or choose another --out")
     with explained(f"Cannot write {work.path}"):
         work.path.mkdir(parents=True, exist_ok=True)
-    with held(work.path):
-        if work.open(request.fingerprint(), restart):
-            log(f"continuing the unfinished ingest in {work.path}: {', '.join(work.done) or 'no stage'} done")
-        engine = Engine(limit, threads or os.cpu_count() or 1, work.path / "spill")
-        try:
-            _Ingest(request, work, engine, place, progress or (lambda done, total: None)).run(block_bytes(limit))
-        finally:
-            engine.close()
+    try:
+        with held(work.path):
+            if work.open(request.fingerprint(), restart):
+                log(f"continuing the unfinished ingest in {work.path}: {', '.join(work.done) or 'no stage'} done")
+            engine = Engine(limit, threads or os.cpu_count() or 1, work.path / "spill")
+            try:
+                _Ingest(request, work, engine, place, progress or (lambda done, total: None)).run(block_bytes(limit))
+            finally:
+                engine.close()
+    except InputError:
+        if not work.done:  # nothing to continue
+            work.remove()
+        raise
     work.remove()
     return ShardedGraph(place)
 

@@ -75,7 +75,9 @@ class Request:
         files = {
             f"{source.split} {source.file.path.resolve()}": [source.bytes, source.modified] for source in self.sources
         }
-        return {"options": self.chosen(), "files": files}
+        # Leaks are judged after the stages that are recorded, so that --allow-leaks continues what they stopped.
+        options = {name: value for name, value in self.chosen().items() if name != "allow_leaks"}
+        return {"options": options, "files": files}
 
 
 def make_request(

@@ -36,12 +36,12 @@ class Work:
         """
         state = self._read()
         asked = {"format": FORMAT, **fingerprint}
-        if state is not None and not restart and (changes := _differences(state["asked"], asked)):
+        if state is not None and state["done"] and not restart and (changes := _differences(state["asked"], asked)):
             raise TuckerkgError(
                 f"{self.path}: holds an unfinished ingest of something else: {'; '.join(changes)}. "
                 "Give the same files and options to continue it, or --restart to begin again"
             )
-        continued = state is not None and not restart
+        continued = state is not None and not restart and state["asked"] == asked
         self.done = state["done"] if state is not None and continued else {}
         if not continued:
             for folder in [path for path in self.path.iterdir() if path.is_dir()]:
