@@ -22,18 +22,19 @@ from rich.table import Table
 from benchmarks.measure import Line, machine
 
 STAGES = (
-    "train-step", "loss", "r-gcn-layer", "convolution", "evaluate", "read", "growth", "1-n", "predict", "epoch",
-    "question-step", "question-answer",
+    "train-step", "loss", "r-gcn-layer", "convolution", "evaluate", "read", "ingest", "growth", "1-n", "predict",
+    "epoch", "question-step", "question-answer",
 )  # fmt: skip
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
-def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
+def lines_of(stage: str, peers: bool, share: float, triples: int, memory: str) -> Iterator[Line]:
     from benchmarks import (
         convolution,
         epoch,
         evaluation,
         growth,
+        ingest,
         losses,
         one_to_many,
         prediction,
@@ -50,6 +51,7 @@ def lines_of(stage: str, peers: bool, share: float) -> Iterator[Line]:
         "convolution": convolution.run,
         "evaluate": lambda: evaluation.run(peers),
         "read": lambda: reading.run(peers),
+        "ingest": lambda: ingest.run(triples, memory),
         "growth": growth.run,
         "1-n": one_to_many.run,
         "predict": prediction.run,
@@ -69,6 +71,8 @@ def main() -> None:
     parser.add_argument(
         "--per-edge-share", type=float, default=1.0, metavar="S", help="share of the edges in the per-edge form"
     )
+    parser.add_argument("--triples", type=int, default=10_000_000, metavar="N", help="size of the file to ingest")
+    parser.add_argument("--memory", default="1GB", metavar="SIZE", help="limit of memory for ingest")
     parser.add_argument("--out", type=Path, default=RESULTS / "bench" / "bench.json")
     given = parser.parse_args()
     if "TUCKERKG_DATA" not in os.environ:
@@ -85,7 +89,7 @@ def main() -> None:
     for stage in chosen:
         console.print(f"[bold]{stage}[/bold] ...")
         lines: list[dict[str, object]] = []
-        for line in lines_of(stage, not given.no_peers, given.per_edge_share):
+        for line in lines_of(stage, not given.no_peers, given.per_edge_share, given.triples, given.memory):
             show(line, console)
             lines.append(line.as_dict())
         store(given.out, lines, stage)

@@ -100,13 +100,13 @@ def reset_peak() -> float:
     return _status("VmRSS")
 
 
-def peak_mb() -> float:
-    """The highest resident memory since ``reset_peak``, in MB."""
-    return _status("VmHWM")
+def peak_mb(process: int | str = "self") -> float:
+    """The highest resident memory since ``reset_peak``, or of another process since it began, in MB."""
+    return _status("VmHWM", process)
 
 
-def _status(key: str) -> float:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+def _status(key: str, process: int | str = "self") -> float:
+    for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
         if line.startswith(key + ":"):
             return int(line.split()[1]) * 1024 / 1e6
     return 0.0

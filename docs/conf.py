@@ -27,7 +27,7 @@ nitpicky = False
 
 GROUPS = {
     "Train": ["train", "train_seeds", "resume", "tune", "Callback", "NullCallback", "Settings", "load_settings"],
-    "Data": ["Dataset", "load_dataset", "datasets", "inspect"],
+    "Data": ["Dataset", "load_dataset", "datasets", "inspect", "ingest", "ShardedGraph"],
     "Runs": [
         "load",
         "Run",

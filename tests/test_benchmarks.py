@@ -163,3 +163,19 @@ def test_pygs_message_passing_has_our_scores():
             given = None if mask is None else torch.from_numpy(mask)[None]
             expected = model.plain_scores(graph.edges, *question, given)[0]
             assert torch.allclose(asked(head, relation, mask), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_ingest_is_measured_in_processes_of_its_own(tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    import polars as pl
+
+    from benchmarks import ingest
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (line,) = ingest.run(3000, "300MB")
+    assert "3000 triples" in line.work
+    assert "limited to 300MB" in line.work
+    assert [other["name"] for other in line.against] == ["plain read", "Polars, sink", "Polars, ids"]
+    assert all(other["peak_memory_mb"] > 5 for other in line.against)
+    file = ingest.zipf_file(tmp_path / "triples.tsv", 3000)
+    assert pl.read_csv(file, separator="\t", has_header=False).shape == (3000, 3)

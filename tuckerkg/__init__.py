@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tuckerkg.config.settings import Settings as Settings
     from tuckerkg.config.toml import load_settings as load_settings
     from tuckerkg.data.dataset import Dataset as Dataset
+    from tuckerkg.data.ingest.ingest import ingest as ingest
     from tuckerkg.data.load import available as datasets
     from tuckerkg.data.load import load as load_dataset
+    from tuckerkg.data.shards import ShardedGraph as ShardedGraph
     from tuckerkg.errors import TuckerkgError as TuckerkgError
     from tuckerkg.evaluation.metrics import Evaluation as Evaluation
     from tuckerkg.graph.message_graph import MessageGraph as MessageGraph
@@ -81,7 +83,9 @@ _HOMES: dict[str, tuple[str, str]] = {
         "config.settings": {"Settings": ""},
         "config.toml": {"load_settings": ""},
         "data.dataset": {"Dataset": ""},
+        "data.ingest.ingest": {"ingest": ""},
         "data.load": {"datasets": "available", "load_dataset": "load"},
+        "data.shards": {"ShardedGraph": ""},
         "errors": {"TuckerkgError": ""},
         "evaluation.metrics": {"Evaluation": ""},
         "graph.message_graph": {"MessageGraph": ""},
@@ -157,6 +161,7 @@ __all__ = [
     "Scorer",
     "SelfAdversarial",
     "Settings",
+    "ShardedGraph",
     "TGCNConv",
     "TGCNLayer",
     "TransE",
@@ -165,6 +170,7 @@ __all__ = [
     "blend",
     "compare",
     "datasets",
+    "ingest",
     "inspect",
     "load",
     "load_dataset",

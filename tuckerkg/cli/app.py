@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import ask, blend, data, paper, refit, run, train, trust
+from tuckerkg.cli import ask, blend, data, ingest, paper, refit, run, train, trust
 from tuckerkg.cli.hints import HintingCommand
 
 app = typer.Typer(
@@ -40,6 +40,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Data and settings": {
         "datasets": data.list_datasets,
         "inspect": data.inspect,
+        "ingest": ingest.ingest,
         "settings": train.show_settings,
     },
     "The paper": {"reproduce": paper.reproduce, "results": paper.results, "params": paper.params},

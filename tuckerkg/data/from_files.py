@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 File = str | os.PathLike[str] | TripleFile
 Source = File | TripleTable
 Titles = Mapping[str, str] | File
+LEAKS_REMEDY = "If this is intended, pass --allow-leaks; the results will be too good."
+RELATIONS_REMEDY = "Move a triple of each such relation into training, or remove them."
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ def read_graph(  # noqa: PLR0913
     if not unseen_relations:
         _check_relations(rows)
     triples = {split_name: part.triples for split_name, part in parts.items()}
-    carved, warnings = _fill_splits(triples, len(entities), len(relations), split, seed)
+    carved, warnings = fill_splits(triples, len(entities), len(relations), split, seed)
     if leaks:
-        warnings.append(f"{leaks:,} triples are in more than one split and were kept in each: results are too good")
+        warnings.append(leaks_warning(leaks))
     if options.on_error == "skip" and options.rejects is not None:
         write_rejects(options.rejects, [reject for part in rows.values() for reject in part.rejects])
     files = [part.report(split_name) for split_name, part in parts.items()]
@@ -113,9 +115,14 @@ def _read_all(sources: Mapping[str, Source], options: ReadOptions) -> dict[str, 
         raise InputError(problems, "\n".join(remedies), total)
     for name, part in rows.items():
         if not len(part.line_numbers):
-            what = f"0 triples left for {name}: all {part.read:,} rows are bad"
-            raise InputError([Problem(part.shown, None, None, what), *(reject.problem for reject in part.rejects)])
+            raise no_triples_left(part.shown, name, part.read, [reject.problem for reject in part.rejects])
     return rows
+
+
+def no_triples_left(shown: str, split: str, read: int, problems: Sequence[Problem]) -> InputError:
+    """The error of a file without a single good row; ``problems`` are the first of its rows."""
+    what = f"0 triples left for {split}: all {read:,} rows are bad"
+    return InputError([Problem(shown, None, None, what), *problems], total=1 + read)
 
 
 def _vocabularies(rows: Sequence[Rows]) -> tuple[Vocabulary, Vocabulary]:
@@ -193,13 +200,17 @@ def _check_leaks(parts: Mapping[str, _Part], allowed: bool) -> int:
         total += len(leaked)
         rows = part.rows
         for row in leaked[: InputError.SHOWN].tolist():
-            triple = " | ".join(rows.triple(row))
-            what = f"the {name} triple {triple} is also in an earlier split; remove it from one of them"
-            problems.append(Problem(rows.shown, int(rows.line_numbers[row]), 1, what))
+            problems.append(leak_problem(rows.shown, int(rows.line_numbers[row]), name, rows.triple(row)))
         earlier.append(part.keys)
     if problems and not allowed:
-        raise InputError(problems, "If this is intended, pass --allow-leaks; the results will be too good.", total)
+        raise InputError(problems, LEAKS_REMEDY, total)
     return total
+
+
+def leak_problem(shown: str, line: int, split: str, triple: Sequence[str]) -> Problem:
+    """A triple that an earlier split has too."""
+    what = f"the {split} triple {' | '.join(triple)} is also in an earlier split; remove it from one of them"
+    return Problem(shown, line, 1, what)
 
 
 def _check_relations(rows: Mapping[str, Rows]) -> None:
@@ -213,13 +224,23 @@ def _check_relations(rows: Mapping[str, Rows]) -> None:
         for first, relation in sorted(zip(firsts, labels, strict=True)):
             if relation in known:
                 continue
-            what = f"the relation {relation} does not occur in training, so nothing can be learned about it"
-            problems.append(Problem(part.shown, first, 1, what))
+            problems.append(unseen_relation_problem(part.shown, first, relation))
     if problems:
-        raise InputError(problems, "Move a triple of each such relation into training, or remove them.")
+        raise InputError(problems, RELATIONS_REMEDY)
 
 
-def _fill_splits(
+def unseen_relation_problem(shown: str, line: int, relation: str) -> Problem:
+    """A relation that only held-out triples have."""
+    what = f"the relation {relation} does not occur in training, so nothing can be learned about it"
+    return Problem(shown, line, 1, what)
+
+
+def leaks_warning(number: int) -> str:
+    """What to know where triples that are in two splits were allowed."""
+    return f"{number:,} triples are in more than one split and were kept in each: results are too good"
+
+
+def fill_splits(
     triples: Mapping[str, Triples],
     num_entities: int,
     num_relations: int,

@@ -16,11 +16,13 @@ from tuckerkg.data.catalogue import KNOWN, Counts, Known, canonical_name
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.download import DownloadError, download
 from tuckerkg.data.from_files import Titles
+from tuckerkg.data.from_shards import read_shards
 from tuckerkg.data.readers.bytes import refuse
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.parquet import SUFFIX as PARQUET_SUFFIX
 from tuckerkg.data.readers.rdf import SUFFIXES as RDF_SUFFIXES
 from tuckerkg.data.readers.read import TripleFile, read_titles
+from tuckerkg.data.shards import is_sharded
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError, did_you_mean, printable
 
 if TYPE_CHECKING:
@@ -229,6 +231,8 @@ class _Reading:
 
 
 def _load_path(path: Path, reading: _Reading) -> Dataset:
+    if is_sharded(path):
+        return _read_shards(path, reading)
     if path.is_dir():
         return _read_folder(_Folder(path), path.resolve().name, reading)
     if not path.exists():
@@ -237,6 +241,17 @@ def _load_path(path: Path, reading: _Reading) -> Dataset:
         with _unpacked(path) as folder:
             return _read_folder(folder, path.name.partition(".")[0], reading)
     return Dataset.from_files(path, **vars(reading))
+
+
+def _read_shards(path: Path, reading: _Reading) -> Dataset:
+    read = read_shards(
+        path,
+        entity_titles=reading.entity_titles,
+        relation_titles=reading.relation_titles,
+        split=reading.split,
+        seed=reading.seed,
+    )
+    return Dataset(**vars(read))
 
 
 def _refuse_missing(path: Path) -> None:
@@ -277,6 +292,22 @@ def _candidates(folder: Path, names: tuple[str, ...], suffixes: tuple[str, ...] 
     ]
 
 
+def split_files(folder: Path) -> dict[str, TripleFile]:
+    """The files of a folder by split: ``train``, and ``valid`` and ``test`` where they are there."""
+    return _split_files(_Folder(folder))
+
+
+def _split_files(folder: _Folder) -> dict[str, TripleFile]:
+    found = {split: _one(folder, names) for split, names in SPLIT_NAMES.items()}
+    if found["train"] is None:
+        there = sorted(path.name for path in folder.path.iterdir())[:10]
+        refuse(
+            folder.shown or str(folder.path),
+            f"no train{' or train'.join(SUFFIXES[:3])} found, only: {', '.join(there)}",
+        )
+    return {split: file for split, file in found.items() if file is not None}
+
+
 def _one(folder: _Folder, names: tuple[str, ...]) -> TripleFile | None:
     found = _candidates(folder.path, names)
     if len(found) > 1:
@@ -286,19 +317,13 @@ def _one(folder: _Folder, names: tuple[str, ...]) -> TripleFile | None:
 
 
 def _read_folder(folder: _Folder, name: str, reading: _Reading, title_ends: str | None = None) -> Dataset:
-    train, valid, test = (_one(folder, names) for names in SPLIT_NAMES.values())
-    if train is None:
-        there = sorted(path.name for path in folder.path.iterdir())[:10]
-        refuse(
-            folder.shown or str(folder.path),
-            f"no train{' or train'.join(SUFFIXES[:3])} found, only: {', '.join(there)}",
-        )
+    files = _split_files(folder)
     entity_titles, relation_titles = (
         _read_titles(folder, stem, title_ends) if given is None else given
         for stem, given in zip(TITLE_NAMES, (reading.entity_titles, reading.relation_titles), strict=True)
     )
     named = replace(reading, entity_titles=entity_titles, relation_titles=relation_titles)
-    return Dataset.from_files(train, valid, test, name=name, **vars(named))
+    return Dataset.from_files(files["train"], files.get("valid"), files.get("test"), name=name, **vars(named))
 
 
 def _read_titles(folder: _Folder, stem: str, ends: str | None) -> dict[str, str] | None:

@@ -119,6 +119,32 @@ def abandon(temporary: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
+def seal(folder: Path, path: Path) -> None:
+    """Seal the files that lie in ``folder`` and rename it to ``path``, which must not exist; for files of any size.
+
+    Raises:
+        RunFolderError: a name is not allowed, ``path`` is there already, or the disk refused.
+    """
+    with explained(f"Cannot write {path}"):
+        (folder / MANIFEST).unlink(missing_ok=True)  # left where this was interrupted
+        entries = {}
+        for file in sorted(folder.iterdir()):
+            _check_name(path, file.name)
+            with file.open("rb") as content:
+                os.fsync(content.fileno())
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            entries[file.name] = {"sha256": digest, "bytes": file.stat().st_size}
+        manifest = _sealed_bytes(FORMAT, entries)
+        if len(manifest) > _MANIFEST_LIMIT:
+            raise refusal(f"{path}: {len(entries):,} files are too many for one folder.")
+        write_synced(folder / MANIFEST, manifest)
+        sync_folder(folder)
+        if os.path.lexists(path):
+            raise refusal(f"{path}: exists already. Remove it or choose another --out.")
+        folder.rename(path)
+        sync_folder(path.parent)
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write one file so that a crash leaves the former content or the new one, never a mixture."""
     temporary = _temporary_name(path)
@@ -306,23 +332,44 @@ class SealedFolder:
 
     def read_bytes(self, name: str) -> bytes:
         """The content of one file, its size and SHA-256 verified."""
+        entry = self._entry(name)
+        data = _read_regular(self.path / name, limit=entry["bytes"])
+        self._check_bytes(name, len(data))
+        self._check_digest(name, hashlib.sha256(data).hexdigest())
+        return data
+
+    def sized_file(self, name: str) -> Path:
+        """The path of a file that is too large to be read at once; its size is verified, its content is not."""
+        self._entry(name)
+        _refuse_link(self.path / name)
+        status = (self.path / name).lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise refusal(f"{self.path / name}: is not a regular file. Put the file itself in its place.")
+        self._check_bytes(name, status.st_size)
+        return self.path / name
+
+    def _entry(self, name: str) -> JsonObject:
         entry = self._entries.get(name)
         if entry is None:
             raise refusal(f"{self.path}: has no {name}; it holds {', '.join(self.names)}.")
         if not os.path.lexists(self.path / name):
             raise refusal(f"{self.path}: {name} is missing. Copy the folder again from its origin.")
-        data = _read_regular(self.path / name, limit=entry["bytes"])
-        if len(data) != entry["bytes"]:
+        return entry
+
+    def _check_bytes(self, name: str, found: int) -> None:
+        expected = self._entries[name]["bytes"]
+        if found != expected:
             raise refusal(
-                f"{self.path / name}: has {len(data):,} bytes, the manifest says {entry['bytes']:,}. "
+                f"{self.path / name}: has {found:,} bytes, the manifest says {expected:,}. "
                 "The file was cut; copy it again from its origin."
             )
-        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+
+    def _check_digest(self, name: str, found: str) -> None:
+        if found != self._entries[name]["sha256"]:
             raise refusal(
                 f"{self.path / name}: the SHA-256 differs from the manifest's. "
                 "The file is damaged or was changed; copy it again from its origin."
             )
-        return data
 
     def read_json(self, name: str) -> Any:
         """One verified file as JSON."""
@@ -357,13 +404,18 @@ class SealedFolder:
         """Verify every file, and that there is none more and none less."""
         self.check_listing()
         for name in self.names:
-            self.read_bytes(name)
+            with self.sized_file(name).open("rb") as file:
+                self._check_digest(name, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise refusal(f"{path}: is a symbolic link, which is not followed. Put the file itself in its place.")
 
 
 def _read_regular(path: Path, limit: int) -> bytes:
     # Neither links, which could lead out of the folder, nor pipes, which could block for ever.
-    if path.is_symlink():
-        raise refusal(f"{path}: is a symbolic link, which is not followed. Put the file itself in its place.")
+    _refuse_link(path)
     with explained(f"Cannot read {path}"):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:

@@ -34,11 +34,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class FileBytes:
-    """What one file holds, inflated, read within the limits and hashed; its characters are not checked yet."""
+    """What one file holds, inflated, read within the limits and hashed; its characters are not checked yet.
+
+    Where it is a block of a larger file, ``before`` counts the bytes in front of it, and ``sha256`` is not known yet.
+    """
 
     shown: str
     sha256: str
     data: bytes
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,35 +65,41 @@ def read_text(path: Path, shown: str | None = None, limits: Limits | None = None
 def read_bytes(path: Path, shown: str | None = None, limits: Limits | None = None) -> FileBytes:
     """Read ``path`` (gzip if it ends in ``.gz``) within the limits; raises InputError, never hangs."""
     shown = shown or str(path)
-    limits = limits or Limits()
     digest = hashlib.sha256()
     data = io.BytesIO()  # unlike a bytearray it hands its bytes over without a copy
+    for piece in stream_bytes(path, shown, limits or Limits(), digest):
+        data.write(piece)
+    return FileBytes(shown, digest.hexdigest(), data.getvalue())
+
+
+def stream_bytes(path: Path, shown: str, limits: Limits, digest: hashlib._Hash) -> Iterator[bytes]:
+    """The bytes of ``path``, inflated, in small pieces; ``digest`` is given those of the file as it is stored."""
     lines = _LineGuard(shown, limits)
     raw = _hashed(open_blocks(path, shown), digest)
-    for block in inflate(_magic_checked(raw, shown), shown, limits) if path.suffix == ".gz" else _not_gzip(raw, shown):
-        lines.see(block)
-        data.write(block)
-    return FileBytes(shown, digest.hexdigest(), data.getvalue())
+    for piece in inflate(_magic_checked(raw, shown), shown, limits) if path.suffix == ".gz" else _not_gzip(raw, shown):
+        lines.see(piece)
+        yield piece
 
 
 def decode(file: FileBytes) -> TextFile:
     """The text of a file, with the place of every bad byte; raises InputError when it is not UTF-8 text at all."""
-    _refuse_utf16(file.data, file.shown)
-    start = _text_start(file.data)
-    text, bad_lines = _text_and_bad_lines(file.data, start, file.shown)
-    return TextFile(file.shown, file.sha256, text, notes_on(file.data), bad_lines, file.data.endswith(b"\n"))
+    if not file.before:
+        _refuse_utf16(file.data, file.shown)
+    text, bad_lines = _text_and_bad_lines(file)
+    return TextFile(file.shown, file.sha256, text, notes_on(file), bad_lines, file.data.endswith(b"\n"))
 
 
 def sound_bytes(file: FileBytes) -> bytes | None:
     """The text of a file as UTF-8 bytes with ``\\n`` line ends, or None when any byte of it is bad."""
-    plain = _plain(file.data, _text_start(file.data))
+    plain = _plain(file.data, _text_start(file))
     return plain if b"\r" not in plain and b"\0" not in plain and _is_utf8(plain) else None
 
 
-def notes_on(data: bytes) -> tuple[str, ...]:
+def notes_on(file: FileBytes) -> tuple[str, ...]:
     """What was changed or missing around the lines, in words."""
+    data = file.data
     notes = []
-    if _text_start(data):
+    if _text_start(file):
         notes.append("UTF-8 byte order mark removed")
     if b"\r\n" in data:
         notes.append("CRLF line ends read as LF")
@@ -248,8 +258,8 @@ class _LineGuard:
             self.open_bytes = len(block) - block.rfind(b"\n") - 1
 
 
-def _text_start(data: bytes) -> int:
-    return len(UTF8_MARK) if data.startswith(UTF8_MARK) else 0
+def _text_start(file: FileBytes) -> int:
+    return len(UTF8_MARK) if not file.before and file.data.startswith(UTF8_MARK) else 0
 
 
 def _plain(data: bytes, start: int) -> bytes:
@@ -272,26 +282,27 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _text_and_bad_lines(data: bytes, start: int, shown: str) -> tuple[str, dict[int, Problem]]:
-    plain = _plain(data, start)
+def _text_and_bad_lines(file: FileBytes) -> tuple[str, dict[int, Problem]]:
+    plain = _plain(file.data, _text_start(file))
     if b"\r" not in plain and b"\0" not in plain:
         try:
             return plain.decode("utf-8"), {}
         except UnicodeDecodeError:
             pass
-    return _locate_bad_bytes(data, start, shown)
+    return _locate_bad_bytes(file)
 
 
-def _locate_bad_bytes(data: bytes, start: int, shown: str) -> tuple[str, dict[int, Problem]]:
+def _locate_bad_bytes(file: FileBytes) -> tuple[str, dict[int, Problem]]:
     """The slow way, taken only when some byte is bad: line by line, on the original offsets."""
     bad: dict[int, Problem] = {}
     lines = []
-    offset = start
-    for number, raw in enumerate(data[start:].split(b"\n"), 1):
+    start = _text_start(file)
+    offset = file.before + start
+    for number, raw in enumerate(file.data[start:].split(b"\n"), 1):
         line = raw.removesuffix(b"\r")
         found = _bad_byte(line, offset)
         if found is not None:
-            bad[number] = Problem(shown, number, found[0], found[1])
+            bad[number] = Problem(file.shown, number, found[0], found[1])
         lines.append(line.decode("utf-8", "backslashreplace"))
         offset += len(raw) + 1
     return "\n".join(lines), bad

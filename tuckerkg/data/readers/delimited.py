@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.data.readers.bytes import TextFile, refuse
+from tuckerkg.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import polars as pl
@@ -213,6 +214,15 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
+class UnclosedQuoteError(InputError):
+    """A quote that is still open where the text ends; its record begins on line ``record``."""
+
+    def __init__(self, shown: str, record: int, line: int, column: int) -> None:
+        self.record = record
+        what = 'the quote " opened here is never closed; close it, or double it if it is meant'
+        super().__init__(Problem(shown, line, column, what))
+
+
 def _csv_records(lines: list[str], delimiter: str, shown: str) -> Iterator[tuple[int, int, list[str], str | None]]:
     """(first line, last line, fields, error) of each record; an unclosed quote ends the reading."""
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
@@ -226,7 +236,7 @@ def _csv_records(lines: list[str], delimiter: str, shown: str) -> Iterator[tuple
             opened = _unclosed_quote(lines, start, delimiter)
             if opened is not None:
                 # Everything after it would be swallowed by one field: there is no row to set aside.
-                refuse(shown, 'the quote " opened here is never closed; close it, or double it if it is meant', *opened)
+                raise UnclosedQuoteError(shown, start, *opened) from error
             if "field limit" in str(error):
                 # The reader has lost its place inside the field: what follows would be read as rows.
                 refuse(shown, f"a quoted field is too long ({error}); shorten it or use TSV", start, 1)

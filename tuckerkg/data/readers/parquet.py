@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -30,18 +31,37 @@ def is_parquet(shown: str) -> bool:
 
 def scan_parquet(content: FileBytes, options: ReadOptions) -> pl.LazyFrame:
     """The table of a file, of which nothing is read yet; raises InputError where it is not Parquet, or too large."""
+    data = content.data
+    _check_marks(content.shown, data[: len(MAGIC)], data[-len(MAGIC) :])
+    frame, _ = _scan(content.shown, io.BytesIO(data), min(MOST_ROWS, options.limits.total_bytes))
+    return frame
+
+
+def scan_file(path: Path, shown: str) -> tuple[pl.LazyFrame, int]:
+    """The table of a file that is not held in memory, and its number of rows."""
+    with path.open("rb") as file:
+        first = file.read(len(MAGIC))
+        file.seek(max(0, path.stat().st_size - len(MAGIC)))
+        _check_marks(shown, first, file.read())
+    return _scan(shown, path, MOST_ROWS)
+
+
+def _check_marks(shown: str, first: bytes, last: bytes) -> None:
+    if not first == last == MAGIC:
+        refuse(shown, "not Parquet, or cut off: the mark at its end is missing; write or copy the file again")
+
+
+def _scan(shown: str, source: io.BytesIO | Path, most_rows: int) -> tuple[pl.LazyFrame, int]:
     import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
-    if not (content.data.startswith(MAGIC) and content.data.endswith(MAGIC)):
-        refuse(content.shown, "not Parquet, or cut off: the mark at its end is missing; write or copy the file again")
     try:
-        frame = pl.scan_parquet(io.BytesIO(content.data))
+        frame = pl.scan_parquet(source, glob=False)
         rows = int(frame.select(pl.len()).collect().item())
     except Exception as error:  # polars has no common class for a damaged file
-        _refuse_damaged(content.shown, error)
-    if rows > min(MOST_ROWS, options.limits.total_bytes):
-        refuse(content.shown, f"says that it has {rows:,} rows, more than can be read; is it damaged?")
-    return frame
+        _refuse_damaged(shown, error)
+    if rows > most_rows:
+        refuse(shown, f"says that it has {rows:,} rows, more than can be read; is it damaged?")
+    return frame, rows
 
 
 def read_columns(

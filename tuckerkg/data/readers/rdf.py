@@ -30,6 +30,7 @@ BY_LINE = ("N_TRIPLES", "N_QUADS")
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 OTHER_LABELS = ("preflabel", "label", "name", "title")  # ends of predicates, best first
 PREFERRED_LANGUAGES = ("", "en")
+WORST_TITLE = (len(OTHER_LABELS) + 1) * (len(PREFERRED_LANGUAGES) + 1)
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Statements:
     tails: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # lines of a format with one statement a line, else statements
     titles: dict[str, str] = field(default_factory=dict)
+    title_ranks: dict[str, int] = field(default_factory=dict)  # of each title: lower is better
     literals: int = 0  # left out
     graphs: int = 0  # named graphs, whose names are dropped
     bad: list[tuple[Problem, str]] = field(default_factory=list)  # with the original text
@@ -67,14 +69,20 @@ def read_statements(content: FileBytes, *, keep_literals: bool = False, skip_bad
         raise ValueError(f"{content.shown} is not named as an RDF file")
     if name == "RDF_XML":
         _check_xml(content)
-    found = _Collector(content.shown, keep_literals)
+    return read_block(content, Terms(content.shown), keep_literals=keep_literals, skip_bad=skip_bad)
+
+
+def read_block(content: FileBytes, terms: Terms, *, keep_literals: bool, skip_bad: bool) -> Statements:
+    """The statements of whole lines of N-Triples or N-Quads, or of a whole file; ``terms`` outlives the block."""
+    name = rdf_format(content.shown) or ""
+    found = _Collector(terms, keep_literals)
     try:
         for number, quad in _numbered(content.data, name, content.shown):
             found.see(number, quad)
     except SyntaxError as error:
         if not (skip_bad and name in BY_LINE):
             raise InputError(_problem(content, name, error)) from error
-        found = _line_by_line(content, name, keep_literals)
+        found = _line_by_line(content, name, _Collector(terms, keep_literals))
     return found.statements
 
 
@@ -100,8 +108,7 @@ def _says_something(line: bytes) -> bool:
     return bool(line) and not line.startswith(b"#")
 
 
-def _line_by_line(content: FileBytes, name: str, keep_literals: bool) -> _Collector:
-    found = _Collector(content.shown, keep_literals)
+def _line_by_line(content: FileBytes, name: str, found: _Collector) -> _Collector:
     for number, line in enumerate(content.data.split(b"\n"), 1):
         try:
             for quad in _parser(line, name, content.shown):
@@ -113,30 +120,40 @@ def _line_by_line(content: FileBytes, name: str, keep_literals: bool) -> _Collec
     return found
 
 
+class Terms:
+    """What the blocks of a file share: the numbers of its blank nodes, and its named graphs."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+        self.stem = Path(shown).name.split(".")[0]
+        self.blank: dict[str, str] = {}
+        self.graphs: set[str] = set()
+
+    def blank_label(self, name: str) -> str:
+        """The label of a blank node."""
+        return self.blank.setdefault(name, f"_:{self.stem}-{len(self.blank) + 1}")
+
+
 class _Collector:
     """Turns terms into labels."""
 
-    def __init__(self, shown: str, keep_literals: bool) -> None:
+    def __init__(self, terms: Terms, keep_literals: bool) -> None:
         import pyoxigraph  # noqa: PLC0415
 
         self.kinds = pyoxigraph
-        self.shown, self.keep_literals = shown, keep_literals
+        self.terms, self.keep_literals = terms, keep_literals
         self.statements = Statements()
-        self.blank: dict[str, str] = {}
-        self.graphs: set[str] = set()
-        self.liked: dict[str, tuple[int, int]] = {}  # how far from the best each subject's title is
-        self.stem = Path(shown).name.split(".")[0]
 
     def see(self, number: int, quad: Any) -> None:
         """One statement."""
         found = self.statements
-        if not isinstance(quad.graph_name, self.kinds.DefaultGraph) and str(quad.graph_name) not in self.graphs:
-            self.graphs.add(str(quad.graph_name))
-            found.graphs = len(self.graphs)
+        if not isinstance(quad.graph_name, self.kinds.DefaultGraph):
+            self.terms.graphs.add(str(quad.graph_name))
+            found.graphs = len(self.terms.graphs)
         terms = quad.subject, quad.predicate, quad.object
         if any(isinstance(term, self.kinds.Triple) for term in terms):
             what = "a statement about a statement cannot be a fact between two entities; remove it"
-            found.bad.append((Problem(self.shown, number, 1, what), str(quad)))
+            found.bad.append((Problem(self.terms.shown, number, 1, what), str(quad)))
             return
         head = self.label(quad.subject)
         if isinstance(quad.object, self.kinds.Literal):
@@ -154,7 +171,7 @@ class _Collector:
         if isinstance(term, self.kinds.NamedNode):
             return str(term.value)
         if isinstance(term, self.kinds.BlankNode):
-            return self.blank.setdefault(term.value, f"_:{self.stem}-{len(self.blank) + 1}")
+            return self.terms.blank_label(term.value)
         return str(term)
 
     def title(self, head: str, predicate: str, literal: Any) -> None:
@@ -165,8 +182,9 @@ class _Collector:
         kind = 0 if predicate == LABEL else 1 + OTHER_LABELS.index(end)
         language = literal.language or ""
         tongue = PREFERRED_LANGUAGES.index(language) if language in PREFERRED_LANGUAGES else len(PREFERRED_LANGUAGES)
-        if literal.value.strip() and (kind, tongue) < self.liked.get(head, (len(OTHER_LABELS) + 1, 0)):
-            self.liked[head] = kind, tongue
+        rank = kind * (len(PREFERRED_LANGUAGES) + 1) + tongue
+        if literal.value.strip() and rank < self.statements.title_ranks.get(head, WORST_TITLE):
+            self.statements.title_ranks[head] = rank
             self.statements.titles[head] = literal.value.strip()
 
 

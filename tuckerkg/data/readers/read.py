@@ -33,7 +33,7 @@ from tuckerkg.data.readers.columns import FIELDS, Layout, find_layout, layout_of
 from tuckerkg.data.readers.delimited import LabelledColumns, PlainTable, Positions, QuotedTable, Table, clean_columns
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.parquet import is_parquet, read_columns, scan_parquet
-from tuckerkg.data.readers.rdf import is_rdf, local_name, read_statements
+from tuckerkg.data.readers.rdf import Statements, is_rdf, local_name, read_statements
 from tuckerkg.errors import InputError, Problem, printable
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ OTHER_FORMATS = (
     ".pkl",
     ".pt",
 )
+REJECTS_HEADER = "file\tline\treason\trow"
 SKIP_REMEDY = (
     "Nothing was written. Mend the rows, or pass --on-error=skip (on_error='skip' in Python) to set them aside and go "
     "on."
@@ -104,6 +105,7 @@ class Rows:
     notes: tuple[str, ...]
     literals: int = 0  # RDF: statements left out because their object is no entity
     titles: Mapping[str, str] = field(default_factory=dict)  # RDF: readable names
+    title_ranks: Mapping[str, int] = field(default_factory=dict)  # RDF: lower is better; none where an IRI's end serves
 
     @property
     def read(self) -> int:
@@ -144,10 +146,10 @@ def read_rows(source: str | os.PathLike[str] | TripleFile | TripleTable, options
         return _table_rows(content, scan_parquet(content, options), options)
     delimiter = find_delimiter(file, options.delimiter)
     content = read_bytes(file.path, file.shown, options.limits)
-    columns = _clean_columns(content, delimiter, options)
+    columns = regular_columns(content, delimiter, options)
     if columns is None:
         return _judged_rows(decode(content), delimiter, options)
-    notes = notes_on(content.data)
+    notes = notes_on(content)
     content = replace(content, data=b"")  # the columns hold it all: its memory is wanted for their ids
     return _clean_rows(columns, content, notes, options)
 
@@ -172,23 +174,34 @@ def _one_line(limits: Limits) -> Limits:
 
 
 def _rdf_rows(content: FileBytes, options: ReadOptions) -> Rows:
-    import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
-
     found = read_statements(content, keep_literals=options.keep_literals, skip_bad=options.on_error == "skip")
-    if found.bad and options.on_error == "stop":
-        raise InputError([problem for problem, _ in found.bad[: InputError.SHOWN]], SKIP_REMEDY, total=len(found.bad))
+    refuse_bad_statements(found, options)
     if not found.heads:
         kept = (
             f": its {found.literals:,} statements have literals as objects; --keep-literals" if found.literals else ""
         )
         refuse(content.shown, f"0 facts between two entities{kept}")
+    return statement_rows(content, found)
+
+
+def refuse_bad_statements(found: Statements, options: ReadOptions) -> None:
+    """Raise InputError for what RDF can say and a triple cannot, unless such statements are skipped."""
+    if found.bad and options.on_error == "stop":
+        raise InputError([problem for problem, _ in found.bad[: InputError.SHOWN]], SKIP_REMEDY, total=len(found.bad))
+
+
+def statement_rows(content: FileBytes, found: Statements) -> Rows:
+    """The statements of an RDF file, or of a block of one, as rows."""
+    import polars as pl  # noqa: PLC0415
+
     columns = LabelledColumns.of(
         *(pl.Series(part, dtype=pl.String) for part in (found.heads, found.relations, found.tails))
     )
     notes = [f"{found.graphs:,} named graphs read as one"] if found.graphs else []
     rows = _rows(columns, content, np.array(found.numbers, dtype=np.int64), tuple(notes))
     rejects = tuple(Reject(problem, raw) for problem, raw in found.bad)
-    return replace(rows, rejects=rejects, literals=found.literals, titles=_readable(found.titles, rows))
+    titles = _readable(found.titles, rows)
+    return replace(rows, rejects=rejects, literals=found.literals, titles=titles, title_ranks=found.title_ranks)
 
 
 def _readable(titles: Mapping[str, str], rows: Rows) -> dict[str, str]:
@@ -206,14 +219,20 @@ def _frame_sha256(frame: pl.DataFrame) -> str:
 
 
 def _table_rows(content: FileBytes, frame: pl.LazyFrame, options: ReadOptions) -> Rows:
+    rows = table_rows(content, frame, options)
+    if not len(rows.line_numbers):
+        refuse(content.shown, f"0 triples: {len(rows.rejects):,} rows, none of them whole")
+    return rows
+
+
+def table_rows(content: FileBytes, frame: pl.LazyFrame, options: ReadOptions) -> Rows:
+    """The rows of a table, or of a part of one; there may be none."""
     columns, numbers, bad = read_columns(content.shown, frame, options)
-    if not len(numbers):
-        refuse(content.shown, f"0 triples: {len(bad):,} rows, none of them whole")
     rows = _rows(LabelledColumns.of(*columns), content, numbers, ())
     return replace(rows, rejects=tuple(Reject(problem, raw) for problem, raw in bad))
 
 
-def _clean_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> LabelledColumns | None:
+def regular_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> LabelledColumns | None:
     """The columns of a file without any irregularity, as nearly all are; None for any other."""
     if options.columns is not None:
         return None
@@ -223,7 +242,11 @@ def _clean_columns(content: FileBytes, delimiter: str, options: ReadOptions) -> 
 
 def _clean_rows(columns: LabelledColumns, content: FileBytes, notes: tuple[str, ...], options: ReadOptions) -> Rows:
     first = [columns.heads[0], columns.relations[0], columns.tails[0]]
-    layout = layout_of(first, 0, 1, content.shown, options)
+    return regular_rows(columns, content, layout_of(first, 0, 1, content.shown, options), notes)
+
+
+def regular_rows(columns: LabelledColumns, content: FileBytes, layout: Layout, notes: tuple[str, ...]) -> Rows:
+    """The rows of a text in which every line is three labels."""
     if layout.header_row is not None:
         columns = LabelledColumns.of(columns.heads[1:], columns.relations[1:], columns.tails[1:])
     number = 1 if layout.header_row is None else 2
@@ -234,7 +257,11 @@ def _judged_rows(text: TextFile, delimiter: str, options: ReadOptions) -> Rows:
     """The rows of any file, each one examined."""
     quoted = delimiter in ",;" and '"' in text.text
     table: Table = QuotedTable(text, delimiter) if quoted else PlainTable(text, delimiter)
-    layout = find_layout(table, text, options)
+    return judged_table(table, text, find_layout(table, text, options), options)
+
+
+def judged_table(table: Table, text: TextFile, layout: Layout, options: ReadOptions) -> Rows:
+    """The rows of a table whose columns are known, each one examined."""
     comments = table.hashes & (table.widths != layout.width) & ~table.blank
     wanted = ~table.blank & ~comments
     if layout.header_row is not None:
@@ -370,14 +397,17 @@ def read_titles(source: str | os.PathLike[str] | TripleFile, limits: Limits | No
     return titles
 
 
+def reject_line(reject: Reject) -> str:
+    """A row set aside as a line of TSV."""
+    problem = reject.problem
+    # As a JSON string the row cannot start a formula in a spreadsheet, and its control characters are harmless.
+    cells: list[Any] = [problem.file, problem.line, problem.what, json.dumps(reject.raw, ensure_ascii=False)]
+    return "\t".join(printable(str(cell)).replace("\n", "\\n").replace("\t", "\\t") for cell in cells)
+
+
 def write_rejects(path: Path, rejects: Sequence[Reject]) -> None:
     """Write rows set aside as TSV: file, line, reason, and the row as a JSON string."""
-    rows = ["file\tline\treason\trow"]
-    for reject in rejects:
-        problem = reject.problem
-        # As a JSON string the row cannot start a formula in a spreadsheet, and its control characters are harmless.
-        cells: list[Any] = [problem.file, problem.line, problem.what, json.dumps(reject.raw, ensure_ascii=False)]
-        rows.append("\t".join(printable(str(cell)).replace("\n", "\\n").replace("\t", "\\t") for cell in cells))
+    rows = [REJECTS_HEADER, *map(reject_line, rejects)]
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Files larger than memory to a folder of integer shards."""
