@@ -119,7 +119,7 @@ def abandon(temporary: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
-def seal(folder: Path, path: Path) -> None:
+def seal_files(folder: Path, path: Path) -> None:
     """Seal the files that lie in ``folder`` and rename it to ``path``, which must not exist; for files of any size.
 
     Raises:

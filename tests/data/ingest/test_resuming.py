@@ -119,7 +119,7 @@ def test_killed_at_the_very_end_it_is_put_in_place_and_cleaned_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            *((ingest_module, "seal", killed) if after == "graph" else (ingest_module.Work, "remove", killed))
+            *((ingest_module, "seal_files", killed) if after == "graph" else (ingest_module.Work, "remove", killed))
         )
         with pytest.raises(KeyboardInterrupt):
             ingest(file, out, shards=2, threads=1)

@@ -39,7 +39,7 @@ from tuckerkg.data.shards import FORMAT, GRAPH, RELATIONS, ShardedGraph, is_shar
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import InputError, TuckerkgError
 from tuckerkg.storage.lock import held
-from tuckerkg.storage.sealed_folder import explained, json_bytes, seal
+from tuckerkg.storage.sealed_folder import explained, json_bytes, seal_files
 from tuckerkg.types import JsonObject, LogFunction, ProgressFunction, ignore
 
 # Shares of the time, for the time left (benchmark stage "ingest").
@@ -211,7 +211,7 @@ class _Ingest:
                 for path in sorted(work.folder(folder).glob(pattern)):
                     path.replace(graph / path.name)
         work.finish(OVER, None)
-        seal(graph, self.out)
+        seal_files(graph, self.out)
 
     def _write_relations(self, relations: Sequence[str], path: Path) -> None:
         import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
