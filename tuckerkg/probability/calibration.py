@@ -33,6 +33,7 @@ from tuckerkg.types import Basis
 
 FACTS = 200_000  # to fit on, where a question costs little, and
 FIT_SCORES = 4 * 10**9  # computed to find them, at most, but for ``fit_questions``
+EVENLY = 0.25  # others among these, whether they may be believed or not, for each one that may
 FACTS_PER_QUESTION = 1.5  # where it costs much
 QUESTIONS_PER_VERDICT = 4  # one true fact, and two false ones with two questions each, cost about so many
 FEW = 20  # true facts of one direction; with fewer, those of both directions are taken
@@ -144,12 +145,11 @@ def fit_calibration(
         promise: for a scorer that is slow to ask, what finds questions whose answers are believed.
     """
     graph = GraphFacts(train, scorer.num_entities, scorer.num_relations)
-    questions, facts = fit_questions(scorer), FACTS
+    questions = fit_questions(scorer)
     if is_slow(scorer):
-        facts = int(FACTS_PER_QUESTION * questions)
+        sample = Sample(questions, int(FACTS_PER_QUESTION * questions), promise)
     else:
-        questions = max(questions, FIT_SCORES // scorer.num_entities)
-    sample = Sample(questions, facts, promise)
+        sample = Sample(max(questions, FIT_SCORES // scorer.num_entities), FACTS, evenly=EVENLY)
     for typed in (True, False):  # where every entity is new to its place, no typed answer is true
         shown = shown_facts(scorer, graph, valid, sample, typed=typed, all_answers=True)
         if are_in(shown.facts, valid, graph).any():

@@ -23,7 +23,6 @@ from tuckerkg.probability.shares import log_shares
 
 CANDIDATES = 10  # of each question
 OTHERS = 2  # answers of a question that are not among these, in a sample of all
-EVENLY = 0.25  # facts kept whether they may be believed or not, for each one that may: no importance weight is large
 PROMISE_SCORES = 4 * 10**9  # computed to find promising questions, at most
 SENSELESS = 0.05  # questions that make no sense, for each one that does: they are asked too
 Promise: TypeAlias = Callable[[Tensor], Tensor]  # questions [Q, 2] -> logits [Q] of their best unknown answers
@@ -34,12 +33,14 @@ class Sample:
     """How many questions are asked, and how many shown facts are kept, about.
 
     Each of these costs a question in the other direction. ``promise`` finds questions whose answers are believed, at
-    little cost; they are asked more often.
+    little cost; they are asked more often. For each fact that is kept because it may be believed, ``evenly`` are kept
+    whether they may or not, so that no importance weight is very large.
     """
 
     questions: int = 10**6
     facts: int = 10**9
     promise: Promise | None = None
+    evenly: float = 0.0
     seed: int = 0
 
 
@@ -78,7 +79,7 @@ def shown_facts(
     is_held = are_in(shown.facts, held_out, graph)
     own = torch.where(shown.asked_tail, shown.shares[:, 0], shown.shares[:, 1])
     believed = (torch.exp(own) + 0.02 * torch.exp(0.5 * own)) * shown.weights
-    evenly = shown.weights * (EVENLY * believed.sum() / shown.weights.sum().clamp(min=1e-300))
+    evenly = shown.weights * (sample.evenly * believed.sum() / shown.weights.sum().clamp(min=1e-300))
     chance = _chances(believed + evenly, sample.facts)
     chance[is_held] = 1.0
     kept = torch.rand(len(chance), generator=generator, dtype=torch.float64) < chance
