@@ -56,7 +56,7 @@ test-peers: $(VENV)/peers $(VENV)/w3c  ## hold ranks, layers and readers against
 
 test-faults: $(VENV)/dev  ## kill, fill disks and fail writes with strace
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq -y strace) >/dev/null
-	$(BIN)/python -m pytest -m faults
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m faults
 
 test-browser: $(VENV)/dev  ## the page in Chromium, which is installed where it is absent
 	$(PIP) --editable ".[browser]"
