@@ -23,12 +23,12 @@ from benchmarks.measure import Line, machine
 
 STAGES = (
     "train-step", "loss", "r-gcn-layer", "convolution", "evaluate", "read", "ingest", "growth", "1-n", "predict",
-    "epoch", "question-step", "question-answer",
+    "epoch", "question-step", "question-answer", "ranks",
 )  # fmt: skip
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
-def lines_of(stage: str, peers: bool, share: float, triples: int, memory: str) -> Iterator[Line]:
+def lines_of(stage: str, given: argparse.Namespace) -> Iterator[Line]:
     from benchmarks import (
         convolution,
         epoch,
@@ -39,10 +39,16 @@ def lines_of(stage: str, peers: bool, share: float, triples: int, memory: str) -
         one_to_many,
         prediction,
         questions,
+        ranks,
         reading,
         rgcn_layer,
         train_step,
     )
+
+    peers, share = not given.no_peers, given.per_edge_share
+    sizes = {name: getattr(given, name) for name in ("entities", "facts", "dim", "steps") if getattr(given, name)}
+    if given.ranks:
+        sizes["ranks"] = tuple(given.ranks)
 
     stages: dict[str, Callable[[], Iterator[Line]]] = {
         "train-step": lambda: train_step.run(share),
@@ -51,13 +57,14 @@ def lines_of(stage: str, peers: bool, share: float, triples: int, memory: str) -
         "convolution": convolution.run,
         "evaluate": lambda: evaluation.run(peers),
         "read": lambda: reading.run(peers),
-        "ingest": lambda: ingest.run(triples, memory),
+        "ingest": lambda: ingest.run(given.triples, given.memory),
         "growth": growth.run,
         "1-n": one_to_many.run,
         "predict": prediction.run,
         "epoch": epoch.run,
         "question-step": lambda: questions.run("question-step", peers),
         "question-answer": lambda: questions.run("question-answer", peers),
+        "ranks": lambda: ranks.run(ranks.Sizes(**sizes), given.place),
     }
     return stages[stage]()
 
@@ -73,6 +80,10 @@ def main() -> None:
     )
     parser.add_argument("--triples", type=int, default=10_000_000, metavar="N", help="size of the file to ingest")
     parser.add_argument("--memory", default="1GB", metavar="SIZE", help="limit of memory for ingest")
+    for name in ("entities", "facts", "dim", "steps"):
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} of stage ranks")
+    parser.add_argument("--ranks", type=int, nargs="+", metavar="N", help="numbers of ranks of stage ranks")
+    parser.add_argument("--place", type=Path, metavar="FOLDER", help="where stage ranks writes its graph and runs")
     parser.add_argument("--out", type=Path, default=RESULTS / "bench" / "bench.json")
     given = parser.parse_args()
     if "TUCKERKG_DATA" not in os.environ:
@@ -89,7 +100,7 @@ def main() -> None:
     for stage in chosen:
         console.print(f"[bold]{stage}[/bold] ...")
         lines: list[dict[str, object]] = []
-        for line in lines_of(stage, not given.no_peers, given.per_edge_share, given.triples, given.memory):
+        for line in lines_of(stage, given):
             show(line, console)
             lines.append(line.as_dict())
         store(given.out, lines, stage)
@@ -119,6 +130,8 @@ def store(out: Path, lines: list[dict[str, object]], stage: str) -> None:
     from benchmarks import plot, table
 
     plot.draw(merged, out.with_suffix(".png"))
+    if stage == "ranks":
+        plot.draw_ranks(merged, out.with_name("ranks.png"))
     table.write(merged, out.with_suffix(".md"))
 
 

@@ -41,6 +41,7 @@ class Line:
     against: list[dict[str, Any]] = field(default_factory=list)
     parts: dict[str, float] = field(default_factory=dict)  # seconds, adding up
     notes: str = ""
+    ranks: dict[str, Any] = field(default_factory=dict)  # what each rank held and sent, beside the formula
 
     def hold(self, name: str, other: Measured, **more: Any) -> None:
         self.against.append(
@@ -64,6 +65,8 @@ class Line:
         }
         if self.parts:
             given["parts"] = {name: round(seconds, 6) for name, seconds in self.parts.items()}
+        if self.ranks:
+            given["ranks"] = self.ranks
         if self.notes:
             given["notes"] = self.notes
         return {**given, **machine()}

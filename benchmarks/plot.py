@@ -39,3 +39,32 @@ def draw(lines: list[dict[str, Any]], out: Path) -> None:
             axis.legend()
     figure.savefig(out, dpi=110)
     pyplot.close(figure)
+
+
+def draw_ranks(lines: list[dict[str, Any]], out: Path) -> None:
+    """What each rank held and sent, beside the formula."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    found = [line["ranks"] for line in lines if line["stage"] == "ranks"]
+    places = range(len(found))
+    sizes = " and ".join(f"{size:,}" for size in sorted({one["entities"] for one in found}))
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    before = [max(one["before_mb"]) for one in found]
+    held = [one["formula_mb"] for one in found]
+    axes[0].bar(places, before, width=0.5, color="0.8", label="program, before it has anything")
+    axes[0].bar(places, held, width=0.5, bottom=before, color="0.6", label="tables and facts, by formula")
+    axes[0].plot(places, [max(one["peak_mb"]) for one in found], "o", label="peak, measured")
+    axes[0].plot(places, [one["allowed_mb"] for one in found], "_", markersize=30, label="share of the whole + 500 MB")
+    axes[0].set(title="Memory of a rank", ylabel="MB")
+    axes[1].plot(places, [one["formula_sent"] / 1e6 for one in found], "x", markersize=10, label="by formula")
+    axes[1].plot(places, [one["sent"] / 1e6 for one in found], "o", fillstyle="none", label="counted")
+    axes[1].set(title="Sent by a rank in a step", ylabel="MB", ylim=(0, None))
+    for axis in axes:
+        axis.set_xticks(places, [f"{one['ranks']}" for one in found])
+        axis.set_xlabel(f"ranks, for {sizes} entities")
+        axis.legend(fontsize=8)
+    figure.savefig(out, dpi=110)
+    pyplot.close(figure)

@@ -21,6 +21,8 @@ def write(lines: list[dict[str, Any]], out: Path) -> None:
     for stage in dict.fromkeys(line["stage"] for line in lines):
         text += ["", f"## {stage}"]
         of_stage = [line for line in lines if line["stage"] == stage]
+        if stage == "ranks":
+            text += ["", "![memory of a rank and bytes of a step](ranks.png)"]
         if _machine(of_stage[0]) != _machine(first):
             text += ["", f"Processor: {_machine(of_stage[0])}."]
         for line in of_stage:

@@ -22,9 +22,9 @@ from tuckerkg.config.toml import load_settings
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.ranks.group import Group, joined
 from tuckerkg.ranks.model import ShardedModel
-from tuckerkg.ranks.objective import ShardedObjective
 from tuckerkg.ranks.partition import Partition
 from tuckerkg.ranks.ranking import ShardedScorer, rank_in_shards
+from tuckerkg.ranks.steps.objective import ShardedObjective
 
 N, R, SHARDS = 40, 4, 8
 TRIPLES = random_triples(3, N, R, 300)

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -44,6 +45,7 @@ def main() -> None:
         parser.add_argument(f"--{what}", type=int)
     parser.add_argument("--once", type=Path)
     parser.add_argument("--other")
+    parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--timeout", type=float, default=60.0)
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -52,6 +54,7 @@ def main() -> None:
 
     def step(self: Loop, batch: object) -> None:
         before(self, batch)  # type: ignore[arg-type]
+        time.sleep(asked.slow)
         for name, number in SIGNALS.items():
             if (
                 getattr(asked, name) == rank
@@ -75,7 +78,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def refuse_to_write(path: Path, data: bytes) -> None:
+def refuse_to_write(path: Path, *pieces: bytes) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tuckerkg.automatic import choose_and_train
-from tuckerkg.config.build import build_model, build_objective
+from tuckerkg.config.build import build_embedding_model, build_model, build_objective
 from tuckerkg.config.registry import register
 from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.config.toml import load_settings
@@ -20,13 +20,15 @@ from tuckerkg.data.catalogue import KNOWN, canonical_name
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.load import load as load_dataset
 from tuckerkg.data.load import read_dataset
+from tuckerkg.data.shards import ShardedGraph
 from tuckerkg.errors import SettingsError, TuckerkgError
 from tuckerkg.inference.run import Run
 from tuckerkg.inference.run import load as load_run
 from tuckerkg.inference.runs import Runs
 from tuckerkg.nn.model import Model
-from tuckerkg.ranks.group import TIMEOUT
+from tuckerkg.ranks.group import TIMEOUT, Group, is_started_for_ranks
 from tuckerkg.ranks.loop import fit_on_ranks
+from tuckerkg.ranks.partition import Partition
 from tuckerkg.refitting import (
     check_refit,
     complete_blend,
@@ -184,8 +186,33 @@ def prepare(dataset: Dataset, settings: Settings, out: str | Path) -> RunFolder:
     )
 
 
+def prepare_in_shards(graph: ShardedGraph, settings: Settings, out: str | Path) -> RunFolder:
+    """As ``prepare``, for ranks: facts stay in the shards that ``ingest`` wrote, and no process reads them all.
+
+    Ids are those of the shards. Files are linked where the file system can, else copied.
+    """
+    if not graph.about["counts"]["train"]:
+        raise TuckerkgError(f"{graph.path}: no training triples")
+    if settings.ranks.shards != graph.num_shards:
+        raise SettingsError(
+            f"ranks.shards is {settings.ranks.shards}, and {graph.path} has {graph.num_shards} shards, which ranks "
+            "share as they are; leave the setting out, or ingest again with other --shards"
+        )
+    if settings.kind != "embedding":
+        raise SettingsError(f"kind {settings.kind}: reads all facts; load the folder as a dataset to train it")
+    Partition.of(graph.offsets.tolist(), Group())  # refuses a number that is no power of two
+    with torch.device("meta"):
+        build_objective(settings, build_embedding_model(settings, 1, 1))
+    _check_start(settings)
+    return RunFolder.create_in_shards(Path(out), settings.as_dict(), graph.path)
+
+
 def _check_start(settings: Settings) -> None:
     """Refuse to start from an experiment on another graph, whose vectors are of other entities."""
+    if settings.start.run and settings.ranks.shards:
+        raise SettingsError(
+            "start.run: a table in shards (ranks.shards) starts from random weights; leave out one of them"
+        )
     if not settings.start.run or is_run(Path(settings.start.run)):
         return
     of_start = load_settings(settings.start.run, {}).dataset
@@ -211,6 +238,21 @@ def resume(
     validation and stored in the folder. ``timeout`` is how many seconds a rank waits for the others, where several
     processes train it together.
     """
+    opened = train_to_end(folder, callback, data, log, timeout)
+    run = Run(opened)
+    if len(run.split("valid")):
+        run.calibration  # noqa: B018  (fits and stores it)
+    return run
+
+
+def train_to_end(
+    folder: RunFolder | str | Path,
+    callback: Callback | None = None,
+    data: str | Path | None = None,
+    log: LogFunction = ignore,
+    timeout: float = TIMEOUT,
+) -> RunFolder:
+    """Train as ``resume`` does, without opening the run: no process then holds its tables or its facts."""
     if callback is None:
         from tuckerkg.training.progress import Progress  # noqa: PLC0415  (rich is only needed to draw)
 
@@ -224,12 +266,13 @@ def resume(
         begin(opened, callback, data, log)
         if settings_of_run(opened).ranks.shards:
             fit_on_ranks(opened, callback, timeout)
+        elif is_started_for_ranks():
+            raise TuckerkgError(
+                f"{opened.path}: was begun with its entity table in one piece, for one process; resume it without ranks"
+            )
         else:
             fit(opened, callback)
-    run = Run(opened)
-    if len(run.split("valid")):
-        run.calibration  # noqa: B018  (fits and stores it)
-    return run
+    return opened
 
 
 def refit_run(

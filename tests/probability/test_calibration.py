@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from capitals import Capitals, N
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.inference.run import load
@@ -14,34 +15,6 @@ from tuckerkg.probability.calibration import Calibration, fit_calibration
 from tuckerkg.probability.features import GraphFacts
 from tuckerkg.probability.population import CANDIDATES, Sample, are_in, sample_questions, shown_facts
 from tuckerkg.probability.shares import both_shares
-
-N, PER_PERSON = 300, 40
-
-
-class Capitals:
-    """Every place has one country (relation 0) and some friends (1); the scorer is noisy and knows what it has seen.
-
-    The world holds facts of which ``train``, ``valid`` and ``test`` are random parts.
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        random = np.random.default_rng(seed)
-        countries = random.integers(0, 10, N - 10)
-        places = np.arange(10, N)
-        one = np.stack([places, np.zeros_like(places), countries], 1)
-        ends = random.integers(10, N, (2000, 2))
-        many = np.unique(np.stack([ends[:, 0], np.ones(2000, dtype=np.int64), ends[:, 1]], 1), axis=0)
-        self.world = np.concatenate([one, many])[random.permutation(len(one) + len(many))]
-        count = len(self.world)
-        self.valid, self.test, self.train = np.split(self.world, [count // 10, count // 5])
-        self.num_entities, self.num_relations = N, 2
-        self.table = torch.from_numpy(random.standard_normal((N, 4, N))).float()
-        for rows, size in ((self.world, 3.0), (self.train, 4.0)):
-            self.table[rows[:, 0], rows[:, 1], rows[:, 2]] += size
-            self.table[rows[:, 2], rows[:, 1] + 2, rows[:, 0]] += size
-
-    def scores(self, heads: torch.Tensor, relation_ids: torch.Tensor) -> torch.Tensor:
-        return self.table[heads, relation_ids]
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +139,23 @@ def test_promising_questions_are_all_asked_and_weights_still_add_up(capitals):
         assert len(queries) == pytest.approx(200, abs=60)
         totals.append(weights[makes_sense].sum().item())
     assert np.mean(totals) == pytest.approx(int(graph.plausible.sum()), rel=0.03)
+
+
+def test_facts_that_a_guess_believes_are_all_weighed_and_weights_still_add_up(capitals):
+    graph = GraphFacts(capitals.train, N, 2)
+
+    def believed(facts):
+        return torch.where(facts[:, 0] == 40, 9.0, -20.0).double()
+
+    totals = []
+    for seed in range(10):
+        everything = shown_facts(capitals, graph, capitals.valid, Sample(seed=seed))
+        some = shown_facts(capitals, graph, capitals.valid, Sample(facts=1_000, belief=believed, seed=seed))
+        rows = some.facts[:, 0] == 40
+        assert rows.sum() == (everything.facts[:, 0] == 40).sum()
+        assert (some.weights[rows] == 1.0).all()
+        totals.append(some.weights.sum().item() / len(everything.facts))
+    assert np.mean(totals) == pytest.approx(1.0, abs=0.1)
 
 
 def test_all_ways_to_ask_give_a_fact_the_same_probability(toy_run):

@@ -211,10 +211,7 @@ def test_a_half_written_checkpoint_is_not_there(tmp_path):
     assert folder.checkpoints.steps() == before
 
 
-def test_other_kinds_are_refused(tmp_path):
-    folder = api.prepare(toy_dataset(), load_settings(None, {"kind": "paths", "ranks.shards": 8}), tmp_path / "run")
-    with pytest.raises(TuckerkgError, match="no entity table that ranks could share"):
-        fit_on_ranks(folder)
+def test_a_signal_has_the_exit_code_of_shells():
     assert TrainingInterrupted(signal.SIGTERM).exit_code == 143
 
 

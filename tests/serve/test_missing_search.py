@@ -156,3 +156,21 @@ def test_the_engine_says_how_many_questions_were_asked(fast_run):
     assert found.asked == found.questions == len(fast_run.predictor.missing_questions())
     assert found.chosen == "all"
     assert len(found.answers) == 3
+
+
+def test_a_search_that_fails_says_so_and_is_begun_again(fast_run, monkeypatch):
+    engine = Engine(fast_run)
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MissingSearch, "_ask", fail)
+        assert engine.missing(5).state == "working"
+        engine._search._thread.join(30)
+        found = engine.missing(5)
+    assert (found.state, found.reason, found.answers) == ("failed", "the memory does not suffice", [])
+    assert engine.missing(5).state in ("working", "ready")
+    engine._search._thread.join(30)
+    assert engine.missing(5).state == "ready"
+    engine.close()

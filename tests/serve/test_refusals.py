@@ -105,6 +105,9 @@ def test_b70_s12_names_that_cannot_be_are_refused(service, label):
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "script"},
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
+        {"Sec_Fetch_Site": "cross-site", "Origin": "http://evil.example", "Sec_Fetch_Mode": "navigate"},
     ],
     ids=str,
 )
@@ -113,6 +116,23 @@ def test_b71_s7_foreign_pages_are_not_answered(service, headers):
     assert status == 403
     assert "access-control-allow-origin" not in given
     assert b"toy" not in text
+
+
+def test_a_link_on_another_page_opens_this_one(service):
+    followed = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    assert service.ask("GET", "/", **followed)[0] == 200
+    status, _, _ = service.ask("POST", "/api/predict", b"{}", Content_Type="application/json", **followed)
+    assert status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/api/run", "/static/app.js", "/metrics", "/nowhere"])
+def test_head_is_answered_as_get_without_a_body(service, path):
+    status, text, given = service.ask("HEAD", path)
+    expected, body, _ = service.ask("GET", path)
+    assert (status, text) == (expected, b"")
+    assert given["content-type"]
+    if path in ("/api/run", "/static/app.js"):
+        assert int(given["content-length"]) == len(body)
 
 
 def test_the_own_page_may_ask(service):

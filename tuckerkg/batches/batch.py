@@ -23,15 +23,16 @@ class CandidateSample:
 
     Attributes:
         rows: which of the encoded entities are candidates, ``[M]``; None: all of them.
-        log_inclusion: log of the probability that each candidate is in the sample, ``[M]``.
+        log_inclusion: log of the probability that each candidate is in the sample, ``[M]``; None: not corrected.
     """
 
     rows: Tensor | None
-    log_inclusion: Tensor
+    log_inclusion: Tensor | None
 
     def to(self, device: torch.device | str) -> CandidateSample:
         """The same sample on ``device``."""
-        return CandidateSample(None if self.rows is None else self.rows.to(device), self.log_inclusion.to(device))
+        rows, inclusion = (None if part is None else part.to(device) for part in (self.rows, self.log_inclusion))
+        return CandidateSample(rows, inclusion)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,11 @@ class TrainingGraph:
     uses_graph: bool = True  # False: the encoder reads no messages, so none are prepared
     marks_known: bool = False  # True: every known training tail of a query is a positive
     phases: Sequence[Phase] = field(default=())
+
+    @property
+    def num_facts(self) -> int:
+        """n."""
+        return len(self.triples)
 
     def known_tails(self) -> KnownTails:
         """Known tails of both directions."""

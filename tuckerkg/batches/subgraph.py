@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,6 +17,8 @@ from tuckerkg.graph.row_groups import RowGroups
 from tuckerkg.ranges import Positive
 
 MESSAGE_SHARE = 0.5  # of a subgraph's triples, as in the paper
+
+FindTails = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class RandomSubgraphs:
@@ -37,10 +41,10 @@ class RandomSubgraphs:
         if any(phase.candidates for phase in graph.phases):
             raise SettingsError("phase.candidates: a random subgraph brings its own candidates; leave it out")
         self.graph = graph
-        self.size = min(triples, len(graph.triples))
+        self.size = min(triples, graph.num_facts)
         self.num_positives = min(positives, self.size)
         self.remove_own_edges = remove_own_edges
-        self.steps_per_epoch = -(-len(graph.triples) // self.num_positives)
+        self.steps_per_epoch = -(-graph.num_facts // self.num_positives)
         self.schedule = Schedule(graph.phases, self.steps_per_epoch)
         self.known = graph.known_tails() if graph.marks_known else None
 
@@ -48,6 +52,15 @@ class RandomSubgraphs:
         """Sample without replacement."""
         random = self.graph.random(0, step)
         sample = self.graph.triples[random.choice(len(self.graph.triples), self.size, replace=False)]
+        return self.of_sample(step, sample, random, self._known_tails)
+
+    def of_sample(self, step: int, sample: np.ndarray, random: np.random.Generator, known_tails: FindTails) -> Batch:
+        """The batch of sampled triples ``[size, 3]``, the first of which are learnt.
+
+        Args:
+            known_tails: called with the batch's entities, heads and relations of questions, where all of their known
+                tails are positives; gives offsets and tails. Ids of heads and tails are local.
+        """
         entity_ids, sample = _local_ids(sample, self.graph.num_entities)
         messages = self.schedule.at(step).messages
         share = MESSAGE_SHARE if messages is None else messages
@@ -61,8 +74,8 @@ class RandomSubgraphs:
         )
         heads, relation_ids = positives.heads, positives.relation_ids
         offsets, tails = positives.offsets, positives.tails
-        if self.known is not None:
-            offsets, tails = self._known_tails(self.known, id_tensor(entity_ids), heads, relation_ids)
+        if self.graph.marks_known:
+            offsets, tails = known_tails(id_tensor(entity_ids), heads, relation_ids)
         return Batch(
             graph=self.graph.messages(sample[is_message], len(entity_ids)) if share else None,
             entity_ids=id_tensor(entity_ids),
@@ -73,11 +86,10 @@ class RandomSubgraphs:
             groups=RowGroups.of(relation_ids),
         )
 
-    def _known_tails(
-        self, known: KnownTails, entity_ids: Tensor, heads: Tensor, relation_ids: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _known_tails(self, entity_ids: Tensor, heads: Tensor, relation_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Every known training tail that is among the batch's entities, in local ids."""
-        offsets, tails = known.find(entity_ids[heads], relation_ids)
+        assert self.known is not None
+        offsets, tails = self.known.find(entity_ids[heads], relation_ids)
         place = torch.searchsorted(entity_ids, tails).clamp(max=entity_ids.numel() - 1)
         present = entity_ids[place] == tails
         counts = torch.bincount(rows_of(offsets)[present], minlength=heads.numel())

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import ask, blend, data, ingest, paper, refit, run, train, trust
+from tuckerkg.cli import ask, data, from_runs, ingest, paper, review, run, train, trust
 from tuckerkg.cli.hints import HintingCommand
 
 app = typer.Typer(
@@ -22,12 +22,20 @@ app = typer.Typer(
 )
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"demo": train.demo, "train": train.train, "tune": train.tune, "blend": blend.blend, "refit": refit.refit},
+    "Train": {
+        "demo": train.demo,
+        "train": train.train,
+        "tune": train.tune,
+        "blend": from_runs.blend,
+        "refit": from_runs.refit,
+    },
     "Ask a run": {
         "predict": ask.predict,
         "score": ask.score,
         "explain": ask.explain,
         "add": run.add,
+        "decide": review.decide,
+        "decisions": review.decisions,
         "serve": run.serve,
     },
     "Judge a run": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuckerkg.cli.options import (
+    AskingRanksOption,
     BaseRateOption,
     CheckpointOption,
     ColumnsOption,
     DelimiterOption,
     GraphOption,
     HeaderOption,
+    IndexOption,
     IntegersOption,
     JsonOption,
     LiteralsOption,
@@ -23,12 +26,15 @@ from tuckerkg.cli.options import (
     PluginOption,
     RejectsOption,
     RunArgument,
+    TimeoutOption,
     UnguardedOption,
     graph_options,
     load_run,
     log,
     read_options,
+    with_index,
 )
+from tuckerkg.cli.ranks import asking, is_shown, open_on_ranks
 from tuckerkg.errors import TuckerkgError, printable_json
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from tuckerkg.inference.query_files import FileAnswers
     from tuckerkg.inference.retrieval import Retrieval
     from tuckerkg.inference.run import Run
+    from tuckerkg.ranks.group import Group
 
 LONG_MINUTES = 5.0  # a search that takes longer is left to the questions that a fast member of a blend finds
 
@@ -72,7 +79,7 @@ def predict(
         float | None, typer.Option(help="With --top-missing: ask as many questions as so many minutes allow.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
+        Path | None, typer.Option(help="Write the answers to this file: .tsv, .csv, .json, .jsonl, .parquet or .nt.")
     ] = None,
     base_rate: BaseRateOption = None,
     one_way: Annotated[
@@ -83,6 +90,9 @@ def predict(
             "other direction: faster, and less sure.",
         ),
     ] = False,
+    index: IndexOption = None,
+    ranks: AskingRanksOption = None,
+    timeout: TimeoutOption = 300.0,
     plain: PlainOption = False,
     form: Annotated[str, typer.Option("--format", help="table, tsv or json.")] = "table",
     unguarded: UnguardedOption = False,
@@ -125,18 +135,26 @@ def predict(
     if one_way and top_missing is not None:
         raise TuckerkgError("--top-missing weighs facts from both of their questions: leave out --one-way")
     of_graph = replace(options, header=header or None)  # only a file of questions has surely no header
-    loaded, typed, joined = load_run(run, plain, checkpoint, graph, base_rate, of_graph), not untyped, not one_way
-    facts: Predictions | pl.DataFrame
-    if top_missing is not None and retrieved:
-        fast = None if retriever is None else load_run(retriever)
-        facts = _retrieved(loaded.retrieval(fast, ask=ask, minutes=minutes, typed=typed), top_missing)
-    elif top_missing is not None:
-        facts = _top_missing(loaded, top_missing, typed)
-    elif questions is not None:
-        facts = _answers(loaded, questions, options, k, known, typed, joined).frame
-    else:
-        facts = loaded.predict(head, relation, tail, k, known=known, typed=typed, joined=joined)
-    _give(facts, form, out, guard=not unguarded)
+    typed, joined = not untyped, not one_way
+
+    def found_by(loaded: Run, group: Group | None) -> Predictions | pl.DataFrame:
+        if top_missing is not None and retrieved:
+            fast = None if retriever is None else load_run(retriever)
+            return _retrieved(loaded.retrieval(fast, ask=ask, minutes=minutes, typed=typed), top_missing)
+        if top_missing is not None:
+            return _top_missing(loaded, top_missing, typed, group)
+        if questions is not None:
+            return _answers(loaded, questions, options, k, known, typed, joined, group).frame
+        return loaded.predict(head, relation, tail, k, known=known, typed=typed, joined=joined)
+
+    with asking(ranks, timeout, graph=graph, retriever=retriever, ask=ask, minutes=minutes, index=index) as group:
+        if group is None:
+            loaded = with_index(load_run(run, plain, checkpoint, graph, base_rate, of_graph), index)
+        else:
+            loaded = open_on_ranks(group, run, checkpoint, plain, base_rate)
+        facts = found_by(loaded, group)
+        if is_shown(group):
+            _give(facts, form, out, guard=not unguarded)
 
 
 def _give(facts: Predictions | pl.DataFrame, form: str, out: Path | None, guard: bool) -> None:
@@ -151,12 +169,17 @@ def _give(facts: Predictions | pl.DataFrame, form: str, out: Path | None, guard:
         print(f"{len(facts):,} facts written to {out}")
 
 
-def _top_missing(run: Run, k: int, typed: bool) -> Predictions:
+def _top_missing(run: Run, k: int, typed: bool, group: Group | None) -> Predictions:
     """Search the whole graph, after saying how long it takes; where that is long, the promising part of it."""
     from tuckerkg.console import progress_bar
     from tuckerkg.inference.retrieval import embedding_member
 
     asked = run.predictor.missing_questions(typed)
+    if group is not None:  # all of them ask all questions: a measured time would be another one on each
+        if group.is_first:
+            log(f"{len(asked):,} questions, each over {len(run.entities):,} entities, on {group.size} ranks")
+        with progress_bar("asking") if group.is_first else nullcontext() as progress:
+            return run.top_missing(k, typed=typed, progress=progress)
     if not len(asked):
         log("no question is open where only entities are taken that were seen there; --untyped takes any")
     seconds = run.predictor.seconds_for(asked, typed, k)
@@ -180,7 +203,7 @@ def _retrieved(search: Retrieval, k: int) -> Predictions:
 
 
 def _answers(
-    run: Run, questions: Path, options: ReadOptions, k: int, known: bool, typed: bool, joined: bool
+    run: Run, questions: Path, options: ReadOptions, k: int, known: bool, typed: bool, joined: bool, group: Group | None
 ) -> FileAnswers:
     from tuckerkg.console import progress_bar
     from tuckerkg.inference.query_files import ask_file
@@ -188,9 +211,12 @@ def _answers(
 
     if joined and is_slow(run.scorer):
         log("this run is slow to ask, and each answer's own question is asked too; --one-way leaves that out")
-    with progress_bar("asking") as progress:
+    shown = is_shown(group)
+    options = options if shown else replace(options, rejects=None)  # one rank writes them
+    with progress_bar("asking") if shown else nullcontext() as progress:
         found = ask_file(run, questions, options, k, known=known, typed=typed, joined=joined, progress=progress)
-    _say_rejects(len(found.rejects), options)
+    if shown:
+        _say_rejects(len(found.rejects), options)
     return found
 
 
@@ -210,7 +236,7 @@ def score(
     on_error: OnErrorOption = "stop",
     rejects: RejectsOption = Path("rejected.tsv"),
     out: Annotated[
-        Path | None, typer.Option(help="Write the answers to this file: .tsv, .json, .jsonl, .parquet or .nt.")
+        Path | None, typer.Option(help="Write the answers to this file: .tsv, .csv, .json, .jsonl, .parquet or .nt.")
     ] = None,
     base_rate: BaseRateOption = None,
     plain: PlainOption = False,

@@ -58,6 +58,14 @@ GraphOption = Annotated[
         help="Answer for this graph, which the run was not trained on: other entities, the same relations.",
     ),
 ]
+IndexOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--index/--no-index",
+        help="Let an index propose answers instead of scoring every entity (faiss). By default from ten million on.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DataOption = Annotated[
     Path | None,
@@ -73,6 +81,16 @@ BaseRateOption = Annotated[
         show_default=False,
     ),
 ]
+AskingRanksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks",
+        help="Ask with so many processes here, each with a part of the entity table; see the page on ranks.",
+        min=1,
+        show_default=False,
+    ),
+]
+TimeoutOption = Annotated[float, typer.Option(help="On ranks: seconds to wait for one that does not answer.", min=1.0)]
 UnguardedOption = Annotated[
     bool,
     typer.Option("--unguarded", help="TSV: names that start with = + - @ as they are, without an apostrophe before."),
@@ -265,17 +283,41 @@ def load_run(
     graph: str | None = None,
     base_rate: float | None = None,
     options: ReadOptions | None = None,
+    mapped: bool | None = None,
 ) -> Run:
     """Open the run at ``path``, or ``path@version``; to answer for ``graph``, where one is given.
 
-    ``options`` say how to read that.
+    ``options`` say how to read that, ``mapped`` is that of ``tuckerkg.load``.
     """
-    from tuckerkg.errors import TuckerkgError
     from tuckerkg.inference.run import load
 
-    if checkpoint not in ("best", "newest") and not checkpoint.isdigit():
-        raise TuckerkgError(f"--checkpoint is {checkpoint!r}, expected best, newest or the number of a step")
-    which: Any = int(checkpoint) if checkpoint.isdigit() else checkpoint
-    run = load(path, calibrated=not plain, checkpoint=which)
+    run = load(path, calibrated=not plain, checkpoint=checkpoint_of(checkpoint), mapped=mapped)
     run = run if graph is None else run.on(graph, options)
     return run if base_rate is None else run.at_base_rate(base_rate)
+
+
+def checkpoint_of(text: str) -> Any:
+    """What ``--checkpoint`` means."""
+    from tuckerkg.errors import TuckerkgError
+
+    if text not in ("best", "newest") and not text.isdigit():
+        raise TuckerkgError(f"--checkpoint is {text!r}, expected best, newest or the number of a step")
+    return int(text) if text.isdigit() else text
+
+
+def with_index(run: Run, wanted: bool | None) -> Run:
+    """The run with an index where that is wanted, or nothing is said and its entities are very many; says so."""
+    from tuckerkg.errors import TuckerkgError
+    from tuckerkg.inference.index.of_run import is_large
+
+    if wanted is False or (wanted is None and not is_large(run)):
+        return run
+    try:
+        found = run.indexed()
+    except TuckerkgError:
+        if wanted:
+            raise
+        return run
+    if found.index is not None:
+        log(str(found.index.quality))
+    return found

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tuckerkg.cli.options import (
+    AskingRanksOption,
     BaseRateOption,
     CheckpointOption,
     ColumnsOption,
     DelimiterOption,
     GraphOption,
     HeaderOption,
+    IndexOption,
     IntegersOption,
     JsonOption,
     LiteralsOption,
@@ -22,17 +26,21 @@ from tuckerkg.cli.options import (
     PluginOption,
     RejectsOption,
     RunArgument,
+    TimeoutOption,
     graph_options,
     load_run,
     log,
     read_options,
+    with_index,
 )
+from tuckerkg.cli.ranks import asking, is_shown, open_on_ranks
 from tuckerkg.errors import RunFolderError, TuckerkgError, printable_json
 from tuckerkg.types import JsonObject
 
 if TYPE_CHECKING:
     from tuckerkg.evaluation.metrics import Evaluation
     from tuckerkg.inference.run import Run
+    from tuckerkg.storage.run_before import RunBefore
 
 
 def evaluate(
@@ -54,6 +62,8 @@ def evaluate(
         float, typer.Option(help="With --calibration: how often an answer set should hold the answer.")
     ] = 0.9,
     checkpoint: CheckpointOption = "best",
+    ranks: AskingRanksOption = None,
+    timeout: TimeoutOption = 300.0,
     plugins: PluginOption = None,
     columns: ColumnsOption = None,
     delimiter: DelimiterOption = None,
@@ -68,21 +78,42 @@ def evaluate(
     A refit was trained on all facts: what was measured on the run before is shown. Example:
     `tuckerkg evaluate runs/fb237_v1 --graph fb237_v1_ind`.
     """
+    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
+    with asking(ranks, timeout, graph=graph, calibration=calibration) as group:
+        if group is None:
+            loaded = load_run(run, checkpoint=checkpoint, graph=graph, options=options)
+        else:
+            loaded = open_on_ranks(group, run, checkpoint)
+        shown = is_shown(group)
+        if loaded.refit_of is not None and loaded.graph is None and split != "train":
+            if shown:
+                _show_run_before(run, loaded.refit_of, as_json, relations)
+            return
+        found = _evaluated(loaded, split, keep=shown and checkpoint == "best", bar=shown)
+        if shown:
+            _show_evaluation(loaded, found, as_json, relations, coverage if calibration else None)
+
+
+def _show_run_before(run: Path, before: RunBefore, as_json: bool, relations: bool) -> None:
+    from tuckerkg.reports import tables
+
+    if as_json:
+        print(printable_json({"refit_of": before.as_dict()}))
+    else:
+        tables.show_run_before(str(run), before, relations)
+
+
+def _show_evaluation(
+    loaded: Run, found: list[Evaluation], as_json: bool, relations: bool, coverage: float | None
+) -> None:
+    """Show what was found, and, for answer sets of a ``coverage``, how far probabilities can be trusted."""
     from tuckerkg.console import progress_bar
     from tuckerkg.reports import tables
 
-    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
-    loaded = load_run(run, checkpoint=checkpoint, graph=graph, options=options)
-    if loaded.refit_of is not None and loaded.graph is None and split != "train":
-        if as_json:
-            print(printable_json({"refit_of": loaded.refit_of.as_dict()}))
-        else:
-            tables.show_run_before(str(run), loaded.refit_of, relations)
-        return
-    evaluation, *others = _evaluated(loaded, split, keep=checkpoint == "best")
+    evaluation, *others = found
     guessing = loaded.guessing_mrr(evaluation.split)
     trust = None
-    if calibration:
+    if coverage is not None:
         asked = evaluation.split
         plain = loaded.uncalibrated().reliability(asked)
         with progress_bar("searching missing facts") as progress:
@@ -103,7 +134,7 @@ def evaluate(
             tables.show_trust(*trust)
 
 
-def _evaluated(run: Run, split: str | None, keep: bool) -> list[Evaluation]:
+def _evaluated(run: Run, split: str | None, keep: bool, bar: bool = True) -> list[Evaluation]:
     """Rank a split; by default test, and of another graph valid+test too, which some tables rank and some do not."""
     from tuckerkg.console import progress_bar
     from tuckerkg.inference.evaluating import VALID_AND_TEST
@@ -113,7 +144,7 @@ def _evaluated(run: Run, split: str | None, keep: bool) -> list[Evaluation]:
         wanted = ["test", VALID_AND_TEST] if len(run.split("test")) else ["valid"]
     found = []
     for each in wanted:
-        with progress_bar(f"ranking {each}") as progress:
+        with progress_bar(f"ranking {each}") if bar else nullcontext() as progress:
             found.append(run.evaluate(each, progress))
         if keep:
             _keep(run, found[-1])
@@ -264,6 +295,8 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that answer; they share one mapped table.", min=1)] = 1,
+    index: IndexOption = None,
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A line about every request; without it, about errors alone.")
     ] = False,
@@ -281,10 +314,11 @@ def serve(
 ) -> None:
     """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
 
-    Example: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/.
+    Examples: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/; `tuckerkg serve runs/demo --workers 4`.
     """
     try:
         from tuckerkg.serve import server
+        from tuckerkg.serve.workers import is_worker, supervise, work
     except ImportError as error:
         raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
 
@@ -293,10 +327,20 @@ def serve(
     def say(text: str) -> None:
         log(f"tuckerkg: {text}")
 
-    say(f"loading {run}")
-    names = allow_host or ()
-
     def opened() -> Run:
-        return load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate, options=options)
+        mapped = True if workers > 1 else None
+        loaded = load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate, options=options, mapped=mapped)
+        return with_index(loaded, index)
 
-    raise typer.Exit(server.serve(opened, host=host, port=port, token=token, names=names, log=say, log_all=access_log))
+    door = server.Door(host, port, token, tuple(allow_host or ()))
+    if workers > 1 and not is_worker():
+        say(f"loading {run}")
+        raise typer.Exit(supervise(door, workers, sys.argv[1:], say))
+    if workers > 1:
+        raise typer.Exit(work(opened, door, say, access_log))
+    say(f"loading {run}")
+
+    def ready() -> None:
+        say(f"ready: {door.address}")
+
+    raise typer.Exit(server.serve(opened, door, on_ready=ready, log=say, log_all=access_log))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +35,7 @@ from tuckerkg.cli.options import (
     settings_of,
     training_progress,
 )
+from tuckerkg.cli.ranks import graph_in_shards, in_shards, is_left_to_ranks, refuse_in_shards, train_in_shards
 from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.types import JsonObject
 
@@ -182,7 +181,7 @@ def train(
     from tuckerkg.reports import tables
     from tuckerkg.storage.run_folder import RunFolder, check_place
 
-    if _is_left_to_ranks(ranks, timeout):
+    if is_left_to_ranks(ranks, timeout):
         return
     if resume is not None:
         if dataset is not None or settings is not None or changes or start is not None or seed or number_of_seeds:
@@ -192,8 +191,7 @@ def train(
             )
         _finish(RunFolder.open(resume), tensorboard, result, data, refit, timeout)
         return
-    if seed and number_of_seeds:
-        raise TuckerkgError("--seed names seeds and --seeds counts them: give one of the two")
+    seeds = _seeds(seed, number_of_seeds)
     named: JsonObject = {"encoder": encoder, "decoder": decoder, "plugins": list(plugins) if plugins else None}
     if start is not None:
         changes = [*(changes or ()), f"start.run={json.dumps(str(RunFolder.open(start).path))}"]
@@ -201,14 +199,25 @@ def train(
         check_place(out)  # before time is spent on reading
     options = read_options(columns, delimiter, header, on_error, rejects, keep_literals, integers)
     several = len(seed or ()) > 1 or bool(number_of_seeds) or refit
-    changes = _in_shards(changes, bool(settings or changes or any(named.values())) and not several)
-    first = settings_of(settings, dataset, named, changes)
+    by_hand = bool(settings or changes or any(named.values()))
+    given, one_model = changes, by_hand and not several
+    first = settings_of(settings, dataset, named, changes := in_shards(given, ranks, one_model))
+    graph = graph_in_shards(first, ranks)
+    if graph is not None:
+        refuse_in_shards(
+            join_inverses, join_duplicates, split_by_pairs, drop_leaks, entity_names, relation_names, minutes
+        )
+        changes = in_shards(given, ranks, one_model, graph)
+        chosen = settings_of(settings, dataset, {**named, "train.seed": seeds[0]}, changes)
+        place = out or Path("runs") / (first.experiment or graph.path.resolve().name)
+        print(graph.summary())
+        _finish(api.prepare_in_shards(graph, chosen, place), tensorboard, result, data, refit, timeout)
+        return
     read = load_graph(first.dataset, data, options, allow_leaks, entity_names, relation_names)
     read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
     tables.show_dataset(read)
     place = out or Path("runs") / (first.experiment or read.name)
-    seeds: list[int | None] = list(seed or range(number_of_seeds or 0)) or [None]
-    by_hand = settings or changes or any(named.values()) or tensorboard
+    by_hand = by_hand or tensorboard
     if minutes is not None and by_hand:
         raise TuckerkgError("--minutes bounds what the program chooses: leave it out, or the models and settings")
     for each in seeds:
@@ -222,47 +231,11 @@ def train(
         _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit, timeout)
 
 
-def _is_left_to_ranks(ranks: int | None, timeout: float) -> bool:
-    """Start ranks where they are asked for, and follow the first one on the others."""
-    from tuckerkg.ranks.group import is_started_for_ranks, launch, rank_of_process
-
-    if not is_started_for_ranks():
-        if ranks is not None:
-            raise typer.Exit(launch(ranks, sys.argv[1:]))
-        return False
-    if rank_of_process():
-        _follow(timeout)
-        return True
-    return False
-
-
-def _follow(timeout: float) -> None:
-    """Train the run that the first rank trains; it tells everything."""
-    from tuckerkg.ranks.loop import fit_on_ranks
-    from tuckerkg.training.signals import TrainingInterrupted
-
-    try:
-        fit_on_ranks(None, timeout=timeout)
-    except TrainingInterrupted as error:
-        raise typer.Exit(error.exit_code) from None
-
-
-def _in_shards(changes: list[str] | None, one_model: bool) -> list[str] | None:
-    """On ranks, with a number of shards: a power of two, no fewer than there are ranks, where nothing else is said."""
-    from tuckerkg.ranks.group import is_started_for_ranks
-    from tuckerkg.ranks.partition import SHARDS
-
-    if not is_started_for_ranks():
-        return changes
-    if not one_model:
-        raise TuckerkgError(
-            "--ranks trains one run of a model that you choose, for instance --encoder none --decoder tucker; "
-            "without --seeds, several --seed or --refit"
-        )
-    given = list(changes or ())
-    if any(change.startswith("ranks.shards=") for change in given):
-        return given
-    return [*given, f"ranks.shards={max(SHARDS, 1 << (int(os.environ['WORLD_SIZE']) - 1).bit_length())}"]
+def _seeds(named: list[int] | None, count: int | None) -> list[int | None]:
+    """The seeds to train with, one run each; None: that of the settings."""
+    if named and count:
+        raise TuckerkgError("--seed names seeds and --seeds counts them: give one of the two")
+    return list(named or range(count or 0)) or [None]
 
 
 def _train_automatically(
@@ -281,6 +254,9 @@ def _finish(
     """Train a run folder to its end and say what came of it."""
     from tuckerkg import api
 
+    if folder.graph is not None:
+        train_in_shards(folder, training_progress(), timeout, alone=not (tensorboard or result or refit))
+        return
     board = folder.path / "tensorboard" if tensorboard else None
     _close(api.resume(folder, training_progress(board), data, print, timeout), result, refit, data)
 

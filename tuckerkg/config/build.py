@@ -121,8 +121,8 @@ def build_objective(settings: Settings, model: Model) -> Objective:
     return Objective(build_loss(settings), regularizers, settings.train.precision)
 
 
-def build_batches(settings: Settings, model: Model, loss: Loss, train: np.ndarray) -> Batches:
-    """Build the batches that ``settings`` describe of training triples ``[n, 3]``."""
+def build_batches(settings: Settings, model: Model, loss: Loss, train: np.ndarray, *, messages: bool = True) -> Batches:
+    """Build the batches that ``settings`` describe of training triples ``[n, 3]``; without messages if not asked to."""
     graph = TrainingGraph(
         train,
         model.num_entities,
@@ -130,7 +130,7 @@ def build_batches(settings: Settings, model: Model, loss: Loss, train: np.ndarra
         settings.train.seed,
         normalize=model.encoder.normalize,
         order=model.encoder.order,
-        uses_graph=model.encoder.uses_graph,
+        uses_graph=model.encoder.uses_graph and messages,
         marks_known=loss.marks_known,
         phases=settings.phase,
     )

@@ -108,7 +108,7 @@ class TrainSettings(Section):
     """Optimizer steps instead of epochs; 0: as many as the epochs need."""
     optimizer: OptimizerName = "adam"
     """The lazy ones move only the entities of a batch, so that a step does not cost more in a larger graph; they need
-    batch.name=subgraph."""
+    batch.name=subgraph, or, on ranks, phases that all sample candidates."""
     lr: PositiveFloat = 0.003
     """Learning rate, the highest one of its schedule."""
     schedule: Literal["constant", "step", "one-cycle"] = "one-cycle"
@@ -139,8 +139,11 @@ class RankSettings(Section):
     """Training on several processes, the ranks, each with a part of the entity table."""
 
     shards: NonNegative = 0
-    """Parts of the entity table, a power of two and no fewer than there are ranks; 0: one piece, for one process. The
-    numbers do not depend on how many ranks share them."""
+    """Parts of the entity table, or with kind=paths of a step's questions: a power of two and no fewer than there are
+    ranks; 0: one piece, for one process. The numbers do not depend on how many ranks share them."""
+    fanout: tuple[Positive, ...] = Field(default=(), strict=False)
+    """How many messages an entity receives in a layer, at most, random ones from its owner: a number for each layer,
+    such as [10, 5], that of the last layer first; none: all messages, from the facts that every rank then has."""
 
 
 class EvaluateSettings(Section):
@@ -231,11 +234,16 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if self.train.optimizer in LAZY and self.batch.name != "subgraph":
+        explicit = self.encoder.name == "none" or bool(self.ranks.fanout)
+        sampled = self.ranks.shards and explicit and self.phase and all(phase.candidates for phase in self.phase)
+        if self.train.optimizer in LAZY and self.batch.name != "subgraph" and not sampled:
             raise SettingsError(
                 f"train.optimizer: {self.train.optimizer} moves only the entities of a random subgraph, and "
-                f"batch.name is {self.batch.name}; set batch.name=subgraph, or use adam or adagrad"
+                f"batch.name is {self.batch.name}; set batch.name=subgraph, or use adam or adagrad; or, on ranks, give "
+                "every phase candidates"
             )
+        if self.ranks.fanout and not self.ranks.shards:
+            raise SettingsError("ranks.fanout: is for training on ranks; give ranks.shards, or --ranks")
         if self.kind == "paths":
             self._fits_paths()
         for place, phase in enumerate(self.phase[:-1]):
@@ -253,6 +261,7 @@ class Settings(Section):
         default = Settings()
         given = {f"regularizer.{name}": bool(weight) for name, weight in self.regularizer.items()}
         given |= {name: getattr(self, name) != getattr(default, name) for name in TABLES_ONLY}
+        given["ranks.fanout"] = bool(self.ranks.fanout)
         given["train.precision"] = self.train.precision != default.train.precision
         for key in (key for key, is_given in given.items() if is_given):
             raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")

@@ -108,6 +108,36 @@ class ShardedGraph:
         """The readable names of the shard's entities, null for those without one."""
         return self._labels(file_names(self._checked(shard))["names"])["title"]
 
+    def split(self, name: str) -> npt.NDArray[np.int64]:
+        """The triples ``[n, 3]`` of a split, all in memory; of one that was not made, none."""
+        if name not in SPLITS:
+            raise refusal(f"{self.path}: has no split {name!r}; it has {', '.join(SPLITS)}.")
+        if self.about["counts"][name] is None:
+            return np.empty((0, 3), dtype=np.int64)
+        if name != "train":
+            return np.array(self.held_out(name), dtype=np.int64)
+        return np.concatenate([self.triples(shard).astype(np.int64) for shard in range(self.num_shards)])
+
+    def all_names(self) -> list[str]:
+        """The names of all entities, in the order of their ids."""
+        return [name for shard in range(self.num_shards) for name in self.names(shard).to_list()]
+
+    def entity_titles(self) -> dict[str, str]:
+        """Readable names of entities, by name."""
+        found: dict[str, str] = {}
+        for shard in range(self.num_shards):
+            found |= _titles_of(self._labels(file_names(shard)["names"]))
+        return found
+
+    def relation_titles(self) -> dict[str, str]:
+        """Readable names of relations, by name."""
+        return _titles_of(self.relations())
+
+    @property
+    def digest(self) -> str:
+        """A number for the content of all files, by their manifest."""
+        return self._folder.digest
+
     def relations(self) -> pl.DataFrame:
         """Name and readable name of each relation, in the order of their ids."""
         return self._labels(RELATIONS)
@@ -151,3 +181,8 @@ class ShardedGraph:
 
     def __repr__(self) -> str:
         return f"ShardedGraph({self.summary()})"
+
+
+def _titles_of(labels: pl.DataFrame) -> dict[str, str]:
+    named = labels.drop_nulls("title")
+    return dict(zip(named["name"].to_list(), named["title"].to_list(), strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import comb
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -125,11 +126,19 @@ def sampled_hits(ranks: np.ndarray, candidates: np.ndarray, k: int = 10, sample:
     return float(np.sum(terms, axis=0).mean())
 
 
+class Flags(Protocol):
+    """Yes or no for each entity."""
+
+    def __getitem__(self, ids: Any, /) -> Any:
+        """Of the entities ``ids``, of any shape."""
+        ...
+
+
 def evaluation_of(
     ranks: Ranks,
     *,
     split: str,
-    seen: np.ndarray,
+    seen: Flags,
     relation_names: Sequence[str],
     protocol: JsonObject,
     hits: Sequence[int] = (1, 3, 10),
@@ -139,7 +148,7 @@ def evaluation_of(
     """Summarize ranks in every way that is asked for.
 
     Args:
-        seen: which entities occur in training, ``[N]``.
+        seen: which entities occur in training, ``[N]``, or what is asked for that like an array.
         graph: the name of the graph, where it is not the one that was trained on.
     """
     drawn, n = ranks.random(tie_seed), len(ranks.triples)

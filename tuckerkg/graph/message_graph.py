@@ -45,17 +45,19 @@ class MessageGraph:
         normalize: Normalize = "relation",
         dtype: torch.dtype = torch.float32,
         order: Order = "source",
+        weights: Tensor | None = None,
     ) -> MessageGraph:
         """Prepare ``edges [E, 3]`` of (source, relation, target) ids.
 
         ``normalize`` chooses c: "relation" counts the target's edges of the same relation, as Eq. (3) has it;
         "degree" counts all edges of the target, as the authors' runs do; "symmetric" is the root of the product of
-        both ends' numbers of edges, the target's that reach it and the source's that leave it.
+        both ends' numbers of edges, the target's that reach it and the source's that leave it. ``weights [E]``, where
+        given, are 1 / c themselves, for edges that are a part of those that c counts.
         """
         if order not in ("source", "fewest"):
             raise ValueError(f"order is 'source' or 'fewest', got {order!r}")
         sources, relation_ids, targets = edges.unbind(1)
-        weights = edge_weights(edges, num_entities, normalize).to(dtype)  # [E]
+        weights = (edge_weights(edges, num_entities, normalize) if weights is None else weights).to(dtype)  # [E]
         at_target = (
             _at_target(edges, num_entities) if order == "fewest" else torch.zeros_like(sources, dtype=torch.bool)
         )

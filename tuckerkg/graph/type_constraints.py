@@ -36,27 +36,33 @@ class TypeConstraints:
 
     def allow(self, head: int, relation_id: int, tail: int) -> bool:
         """Whether ``leave_only`` leaves this tail."""
-        seen = self.entity_ids[self.offsets[relation_id] : self.offsets[relation_id + 1]]
-        return bool((seen == tail).any()) and (head != tail or bool(self.reflexive[relation_id]))
+        return bool((self.seen(relation_id) == tail).any()) and (head != tail or bool(self.reflexive[relation_id]))
 
-    def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor) -> None:
-        """Set ``scores [b, N]`` of tails that were never seen to minus infinity, in place.
+    def leave_only(self, scores: Tensor, heads: Tensor, relation_ids: Tensor, begin: int = 0) -> None:
+        """Set ``scores [b, M]`` of tails that were never seen to minus infinity, in place.
 
-        A head is not among its own answers where no entity has the relation to itself.
+        A head is not among its own answers where no entity has the relation to itself. The M candidates are the
+        entities from ``begin`` on.
         """
+        end = begin + scores.shape[1]
         if self.unseen is not None:
-            scores.masked_fill_(self.unseen[relation_ids], -torch.inf)
+            scores.masked_fill_(self.unseen[relation_ids, begin:end], -torch.inf)
         else:
-            self._leave_only_by_relation(scores, relation_ids)
-        strict = (~self.reflexive[relation_ids]).nonzero()[:, 0]
-        scores[strict, heads[strict]] = -torch.inf
+            self._leave_only_by_relation(scores, relation_ids, begin)
+        strict = (~self.reflexive[relation_ids] & (heads >= begin) & (heads < end)).nonzero()[:, 0]
+        scores[strict, heads[strict] - begin] = -torch.inf
 
-    def _leave_only_by_relation(self, scores: Tensor, relation_ids: Tensor) -> None:
+    def _leave_only_by_relation(self, scores: Tensor, relation_ids: Tensor, begin: int) -> None:
         for relation in torch.unique(relation_ids).tolist():
             rows = (relation_ids == relation).nonzero()[:, 0]
+            seen = self.seen(relation) - begin
             unseen = torch.ones(scores.shape[1], dtype=torch.bool)
-            unseen[self.entity_ids[self.offsets[relation] : self.offsets[relation + 1]]] = False
+            unseen[seen[(seen >= 0) & (seen < scores.shape[1])]] = False
             scores[rows[:, None], unseen.nonzero()[:, 0]] = -torch.inf
+
+    def seen(self, relation_id: int) -> Tensor:
+        """The entities that were seen as a relation's tail, ascending."""
+        return self.entity_ids[self.offsets[relation_id] : self.offsets[relation_id + 1]]
 
 
 def open_questions(triples: np.ndarray, num_entities: int, num_relations: int) -> np.ndarray:

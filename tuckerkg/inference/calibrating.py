@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import RunFolderError
-from tuckerkg.inference.retrieval import promise_of
-from tuckerkg.probability.calibration import Calibration, fit_calibration
+from tuckerkg.inference.retrieval import embedding_member, promise_of
+from tuckerkg.nn.contracts import is_slow
+from tuckerkg.probability.calibration import Calibration, QuickProbabilities, fit_calibration
 
 if TYPE_CHECKING:
     from tuckerkg.inference.run import Run
@@ -24,7 +25,7 @@ def calibration_of(run: Run) -> Calibration:
     own_model = run.given_scorer is None  # what is stored belongs to it
     stored = run.folder.calibration(run.step, run.version) if own_model else None
     if stored is not None:
-        found = Calibration.from_tensors(stored)
+        found = Calibration.from_tensors(stored, quick_of(run))
         if found.fitted or not stored:  # else it is of an earlier version of the program
             return found
     fitted = fitted_on_validation(run)
@@ -37,12 +38,22 @@ def calibration_of(run: Run) -> Calibration:
 def fitted_on_validation(run: Run) -> Calibration:
     """What validation says, whatever is stored."""
     train, _, test = (run.split(name) for name in SPLITS)
-    return fit_calibration(run.scorer, train, run.held_out("valid"), len(test), promise_of(run))
+    return fit_calibration(run.scorer, train, run.held_out("valid"), len(test), promise_of(run), quick_of(run))
+
+
+def quick_of(run: Run) -> QuickProbabilities | None:
+    """Those of a member with embeddings, where the run is slow to ask."""
+    found = embedding_member(run) if is_slow(run.scorer) else None
+    if found is None or not found.calibration.fitted:
+        return None
+    return QuickProbabilities(found.scorer, found.calibration)
 
 
 def _of_run_before(run: Run) -> Calibration:
     """The probabilities of a run that has no validation triples to fit them on."""
-    before = Calibration.from_tensors(run.refit_of.calibration) if run.refit_of is not None else Calibration()
+    before = Calibration()
+    if run.refit_of is not None:
+        before = Calibration.from_tensors(run.refit_of.calibration, quick_of(run))
     if not before.fitted:
         _log.warning(
             "%s: no validation triples to fit probabilities on: a probability is the plain sigmoid of the score, "

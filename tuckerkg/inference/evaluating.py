@@ -9,7 +9,6 @@ from tuckerkg.errors import UnknownNameError, did_you_mean
 from tuckerkg.evaluation.frequency_baseline import FrequencyScorer, guessing_mrr
 from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
 from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
-from tuckerkg.evaluation.ranking import rank
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.opened_run import OpenedRun
 from tuckerkg.nn.contracts import ReadsEdges
@@ -31,7 +30,7 @@ def evaluate(
         scorer = scorer.without(range(len(splits["train"])))
     known = KnownTails.from_splits(list(splits.values()), scorer.num_relations)
     return evaluation_of(
-        rank(scorer, asked, known, progress=progress),
+        run.rank(scorer, asked, known, progress),
         split=split,
         seen=seen_entities(splits["train"], scorer.num_entities),
         relation_names=list(run.relations.labels),

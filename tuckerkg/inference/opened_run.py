@@ -11,22 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.config.build import AnyModel, build_model, build_scorer
+from tuckerkg.config.build import AnyModel, build_embedding_model, build_model, build_scorer
 from tuckerkg.config.describe import describe_model
 from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.data.labels import Labels
 from tuckerkg.errors import RunFolderError, TuckerkgError
+from tuckerkg.evaluation.ranking import Ranks, rank
+from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.other_graph import OtherGraph
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import ReadsEdges, Scorer
 from tuckerkg.nn.model import ParameterCounts, device_to_answer
-from tuckerkg.storage.checkpoints import Which
+from tuckerkg.storage.checkpoints import Weights, Which
 from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_before import RunBefore, read_run_before
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.storage.versions import Version, read_version, version_numbers
 from tuckerkg.storage.weights import check_entity_rows, check_weights, restore_weights
-from tuckerkg.types import JsonObject
+from tuckerkg.types import JsonObject, ProgressFunction
 
 
 class OpenedRun:
@@ -37,6 +39,7 @@ class OpenedRun:
         version: one that ``add`` made; 1 is the run as it was trained, None the newest.
         checkpoint: whose weights to use: "best", "newest" or a step.
         scorer: what scores, where it is not the model that the settings describe.
+        mapped: map the entity table instead of copying it; None: where it lies in shards and is large.
 
     Attributes:
         graph: the graph that it answers for, where that is not the one it was trained on.
@@ -52,15 +55,16 @@ class OpenedRun:
         version: int | None = None,
         checkpoint: Which = "best",
         scorer: Scorer | None = None,
+        mapped: bool | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder, self.maps = folder, mapped
         self.settings: Settings = settings_of_run(folder)
-        saved = folder.checkpoints.weights(checkpoint)
+        saved = self._read(checkpoint)
         self.step, self.state, self._weights = saved.step, saved.state, saved.weights
         labels, titles = folder.entities(), folder.entity_titles()
         has_table = self.settings.kind == "embedding"  # a row per entity
         if has_table:
-            check_entity_rows(self._weights, "entities", len(labels))
+            self._check_rows(len(labels))
         self.num_trained = len(labels)
         self.version = version_numbers(folder.path)[-1] if version is None else version
         self.added: Version | None = None
@@ -74,17 +78,43 @@ class OpenedRun:
         self.members: tuple[OpenedRun, ...] = self._opened_members() if self.settings.kind == "blend" else ()
         self._model: AnyModel | None = None
         if not self.members:
-            self._model = build_model(self.settings, len(self.entities), len(self.relations))
-            restore_weights(self._model, self._weights)
+            self._model = self._built(saved.mapped and self.added is None)
             self._model.to(device_to_answer(self.settings.train.device)).eval()
         self.given_scorer = scorer
+
+    def _read(self, checkpoint: Which) -> Weights:
+        """What is read of the checkpoint."""
+        return self.folder.checkpoints.weights(checkpoint, mapped=self.maps)
+
+    def _check_rows(self, num_entities: int) -> None:
+        """Refuse an entity table of other data."""
+        check_entity_rows(self._weights, "entities", num_entities)
+
+    def rank(
+        self, scorer: Scorer, triples: np.ndarray, known: KnownTails, progress: ProgressFunction | None = None
+    ) -> Ranks:
+        """Filtered ranks of ``triples [n, 3]`` by ``scorer``."""
+        return rank(scorer, triples, known, progress=progress)
+
+    def _built(self, mapped: bool) -> AnyModel:
+        """The model with its weights; a mapped table is taken as it is."""
+        if not mapped:
+            model = build_model(self.settings, len(self.entities), len(self.relations))
+            restore_weights(model, self._weights)
+            return model
+        empty = build_embedding_model(self.settings, 0, len(self.relations))
+        empty.hold(self._weights["entities"], self._weights.get("bias"))
+        restore_weights(empty, self._weights, in_place=True)
+        return empty
 
     def _opened_members(self) -> tuple[Self, ...]:
         """The runs that a blend is made of, at the version that it is opened at."""
         weights = self._weights.get("weights")
         count = weights.shape[1] if weights is not None and weights.ndim == 2 and weights.shape[1] else 1
         check_weights(self._weights, {"weights": ((2 * len(self.relations), count), torch.float64)})
-        return tuple(type(self)(folder, version=self.version) for folder in member_folders(self.path, count))
+        return tuple(
+            type(self)(folder, version=self.version, mapped=self.maps) for folder in member_folders(self.path, count)
+        )
 
     @property
     def model(self) -> AnyModel:

@@ -13,8 +13,9 @@ from torch import Tensor
 from tuckerkg.data.labels import Labels
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.inference.answers.columns import Answers
-from tuckerkg.inference.answers.finder import AnswerFinder
+from tuckerkg.inference.answers.finder import AnswerFinder, Searches
 from tuckerkg.inference.answers.predictions import Judged, Prediction, Predictions
+from tuckerkg.inference.answers.search import ExactSearch
 from tuckerkg.nn.contracts import Scorer
 from tuckerkg.probability.calibration import Calibration
 from tuckerkg.probability.weigher import Found
@@ -40,6 +41,7 @@ class Predictor(AnswerFinder):
         entities, relations: their names.
         splits: all triples that count as known; the first ones are those that the scorer has seen.
         calibration: turns scores into probabilities.
+        searches: makes what finds the best answers by score.
     """
 
     def __init__(
@@ -49,8 +51,9 @@ class Predictor(AnswerFinder):
         relations: Labels,
         splits: Sequence[np.ndarray],
         calibration: Calibration | None = None,
+        searches: Searches = ExactSearch,
     ) -> None:
-        super().__init__(scorer, splits, calibration)
+        super().__init__(scorer, splits, calibration, searches)
         self.entities, self.relations = entities, relations
 
     def predict(

@@ -18,7 +18,7 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.inference.answers.predictions import Predictions
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.nn.contracts import is_slow
-from tuckerkg.probability.population import Promise
+from tuckerkg.probability.population import Guess
 from tuckerkg.types import ProgressFunction
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def retriever_of(run: Run, given: Run | None = None, slow: Predictor | None = No
     return Predictor(found.scorer, run.entities, run.relations, splits, found.calibration)
 
 
-def promise_of(run: Run) -> Promise | None:
+def promise_of(run: Run) -> Guess | None:
     """What finds the questions that are worth asking a run that is slow to ask, knowing training's facts alone.
 
     None where it is quick itself, or nothing is quicker.

@@ -23,10 +23,13 @@ from tuckerkg.evaluation.conformal import Conformal, Coverage, fit_conformal, me
 from tuckerkg.evaluation.metrics import Evaluation
 from tuckerkg.explain.explainer import Explainer, Explanation, explain_fact
 from tuckerkg.inference.adding.add_facts import add_facts
+from tuckerkg.inference.answers.finder import Searches
 from tuckerkg.inference.answers.predictions import Predictions
+from tuckerkg.inference.answers.search import ExactSearch
 from tuckerkg.inference.calibrating import calibration_of, fitted_on_validation
 from tuckerkg.inference.evaluating import evaluate, evaluation_file, guess
 from tuckerkg.inference.export import vector_frame, write_vectors
+from tuckerkg.inference.index.of_run import RunIndex
 from tuckerkg.inference.labelled import LabelledFit, calibrate_on
 from tuckerkg.inference.opened_run import OpenedRun
 from tuckerkg.inference.other_graph import read_other_graph
@@ -56,12 +59,15 @@ class Run(OpenedRun):
         version: one that ``add`` made; 1 is the run as it was trained, None the newest.
         checkpoint: whose weights to use: "best", "newest" or a step.
         scorer: what scores, where it is not the model that the settings describe.
+        mapped: map the entity table instead of copying it; None: where it lies in shards and is large.
 
     Attributes:
         graph: the graph that it answers for, where that is not the one it was trained on (``on``).
     """
 
     members: tuple[Run, ...]
+    index: RunIndex | None = None  # what ``indexed`` made
+    searches: Searches = ExactSearch
     labelled: LabelledFit | None = None  # what ``calibrate`` found
     base_rate: float | None = None  # the share of facts that are thought to be missing, where it is not that held out
     _trained: Run | None = None  # the run that ``on`` was called on
@@ -75,8 +81,9 @@ class Run(OpenedRun):
         version: int | None = None,
         checkpoint: Which = "best",
         scorer: Scorer | None = None,
+        mapped: bool | None = None,
     ) -> None:
-        super().__init__(folder, version=version, checkpoint=checkpoint, scorer=scorer)
+        super().__init__(folder, version=version, checkpoint=checkpoint, scorer=scorer, mapped=mapped)
         self.calibrated = calibrated
 
     @cached_property
@@ -88,8 +95,11 @@ class Run(OpenedRun):
         """
         if not self.calibrated:
             return Calibration()
-        found = self._trained.calibration if self._trained is not None else calibration_of(self)
+        found = self._calibration() if self._trained is None else self._trained.calibration.of_any_graph
         return found if self.base_rate is None else found.at_base_rate(self.base_rate)
+
+    def _calibration(self) -> Calibration:
+        return calibration_of(self)
 
     def at_base_rate(self, rate: float) -> Run:
         """The same run where ``rate`` of all facts are thought to be missing.
@@ -175,7 +185,17 @@ class Run(OpenedRun):
         """Answers questions where only facts of ``splits`` count as known; "train" is among them."""
         rest = [name for name in splits if name != "train"]
         known = [self.split(name) for name in ("train", *rest)]
-        return Predictor(self.scorer, self.entities, self.relations, known, self.calibration)
+        return Predictor(self.scorer, self.entities, self.relations, known, self.calibration, self.searches)
+
+    def indexed(self) -> Run:
+        """The same run with an index that proposes candidates, for very many entities; it needs faiss.
+
+        ``run.index.quality`` says how good it is. Probabilities then come from estimated sums.
+        """
+        other = self._copy()
+        other.index = RunIndex(self)
+        other.searches = other.index.search
+        return other
 
     def predict(
         self,
@@ -366,7 +386,14 @@ class Run(OpenedRun):
         return self.scorer.vectors(what)
 
 
-def load(path: str | Path, *, calibrated: bool = True, version: int | None = None, checkpoint: Which = "best") -> Run:
+def load(
+    path: str | Path,
+    *,
+    calibrated: bool = True,
+    version: int | None = None,
+    checkpoint: Which = "best",
+    mapped: bool | None = None,
+) -> Run:
     """Open a run folder that ``train`` wrote, with its best weights.
 
     Args:
@@ -374,11 +401,18 @@ def load(path: str | Path, *, calibrated: bool = True, version: int | None = Non
         calibrated: False gives the sigmoid of the score as probability, not one fitted on validation.
         version: one that ``add`` made; 1 is the run as it was trained, None the newest.
         checkpoint: whose weights to use: "best", "newest" or a step.
+        mapped: map the entity table from a file beside the checkpoint, which is made where there is none, instead of
+            copying it into memory; None: where it was trained in shards and has 64 MB or more.
 
     Raises:
         RunFolderError: it is not a run folder, or is damaged; no other checkpoint is taken instead.
     """
+    place, named = at_version(path) if version is None else (Path(path), None)
+    chosen = named if version is None else version
+    return Run(RunFolder.open(place), calibrated=calibrated, version=chosen, checkpoint=checkpoint, mapped=mapped)
+
+
+def at_version(path: str | Path) -> tuple[Path, int | None]:
+    """Folder and version of ``RUN@1``; None where none is named."""
     match = _AT_VERSION.fullmatch(str(path))
-    if match and version is None and not Path(path).exists():
-        path, version = match[1], int(match[2])
-    return Run(RunFolder.open(Path(path)), calibrated=calibrated, version=version, checkpoint=checkpoint)
+    return (Path(match[1]), int(match[2])) if match and not Path(path).exists() else (Path(path), None)

@@ -76,6 +76,13 @@ class Model(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    def hold(self, entities: Tensor, bias: Tensor | None = None) -> None:
+        """Take the table ``entities [N, d]`` itself, and the biases ``[N]``, to be asked and never trained."""
+        self.num_entities = len(entities)
+        self.entities = nn.Parameter(entities, requires_grad=False)
+        if self.bias is not None and bias is not None:
+            self.bias = nn.Parameter(bias, requires_grad=False)
+
     def rows(self, entity_ids: Tensor | None) -> Tensor:
         """Rows of the entity table ``[M, d]``: all, or ``entity_ids``."""
         if entity_ids is None:

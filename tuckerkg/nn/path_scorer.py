@@ -16,7 +16,7 @@ from tuckerkg.nn.contracts import FIT_QUESTIONS, Scorer
 from tuckerkg.nn.paths import PathModel
 
 DELETED = 24  # facts that are deleted one by one to find their order
-FIT_EDGES = 10**10
+FIT_EDGES = 2 * 10**10
 FEWEST_QUESTIONS = 4_000
 FEW = 64  # facts that are left out question by question; more are taken out of the graph
 

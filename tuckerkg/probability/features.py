@@ -4,7 +4,8 @@ A fact (h, r, t) answers two questions, (h, r, ?) and (?, r, t). Scores have no 
 is the share of the fact among all candidates of a question, ``score - log sum exp``. The graph says, without any score,
 how many answers a question has already and how often questions of its relation have a single one: a city that has its
 country is hardly missing a second. Nor is it all the same whether other facts join the two entities: in some graphs
-they make a further one likely, and from the held-out facts of others all such pairs have been removed.
+they make a further one likely, and from the held-out facts of others all such pairs have been removed. And where
+whoever has one fact of a relation has ten, nobody who has none misses one.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from tuckerkg.types import Basis
 
 BASES: tuple[Basis, ...] = ("tail", "head", "both")
 
-SHARE, FROM_GRAPH = 2, 7  # features of a question: those of the share, and those of the graph
+SHARE, FROM_GRAPH = 2, 8  # features of a question: those of the share, and those of the graph
 HELD_OUT = (4, 5)  # places of the latter that count held-out answers
+BINS = 20  # of the number of facts that a question has
 ALMOST_ALL = -1e-4  # log share from where on a candidate has everything
 NO_FACTS = np.empty((0, 3), dtype=np.int64)
 
@@ -43,6 +45,7 @@ class GraphFacts:
         self.plausible = plausible_questions(known, num_entities, num_relations)  # [N, 2R]
         self.types = TypeConstraints(known, num_entities, num_relations)
         self.single = _single(self.known)
+        self.expected = _expected(self.seen, self.plausible)  # [2R, bins]
         self._pairs, self._facts_of_pair = np.unique(_pair_keys(seen, num_entities), return_counts=True)
 
     def with_held_out(self, held_out: np.ndarray) -> GraphFacts:
@@ -82,7 +85,10 @@ class GraphFacts:
         has, has_held = (others > 0).double(), (held_out > 0).double()
         single = self.single[relation_ids]
         unlikely = (~self.plausible[anchors, relation_ids]).double()
-        return torch.stack([torch.log1p(others), has, single, single * has, has_held, single * has_held, unlikely], 1)
+        missing = self.expected[relation_ids, _bins(others)]
+        return torch.stack(
+            [torch.log1p(others), has, single, single * has, has_held, single * has_held, unlikely, missing], 1
+        )
 
 
 def of_share(shares: Tensor) -> Tensor:
@@ -128,6 +134,29 @@ def _single(known: KnownTails) -> Tensor:
     heads = torch.bincount(known.relation_ids, minlength=known.num_relations)
     ones = torch.bincount(known.relation_ids[sizes == 1], minlength=known.num_relations)
     return torch.logit((ones + 0.5) / (heads + 1.0).double(), 0.01)
+
+
+def _expected(seen: KnownTails, plausible: Tensor) -> Tensor:
+    """Log of how many facts a question of a relation is likely to miss, by how many it has, ``[2R, bins]``.
+
+    Where every fact is hidden with the same small chance h, of m_j questions with j facts left those with one hidden
+    are as many as h / (1 - h) times the facts of the m_(j+1) questions with one more: ``(j + 1) m_(j+1) / m_j`` tells
+    how many are missing, but for that factor (Robbins 1956). Counts lie in bins, drawn towards those of all relations.
+    """
+    sizes = seen.offsets[1:] - seen.offsets[:-1]
+    cells = seen.num_relations * BINS
+    asked = torch.bincount(seen.relation_ids * BINS + _bins(sizes), minlength=cells).double().view(-1, BINS)
+    asked[:, 0] = (plausible.sum(0) - torch.bincount(seen.relation_ids, minlength=seen.num_relations)).clamp(min=0)
+    one_less = seen.relation_ids * BINS + _bins(sizes - 1)
+    facts = torch.bincount(one_less, sizes.double(), minlength=cells).view(-1, BINS)
+    every = (facts.sum(0) + 1.0) / (asked.sum(0) + 1.0)
+    return torch.log((facts + every) / (asked + 1.0))
+
+
+def _bins(counts: Tensor) -> Tensor:
+    """0, 1, 2, 3 to 4, 5 to 8, 9 to 16, ..."""
+    above = torch.ceil(torch.log2(counts.double().clamp(min=2.0) / 2.0)).long() + 2
+    return torch.where(counts <= 2, counts.long(), above).clamp(max=BINS - 1)
 
 
 def _triples(known: KnownTails, num_relations: int) -> np.ndarray:

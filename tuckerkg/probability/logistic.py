@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 PRIOR = 3.0  # weight of the squares that draw a relation towards the whole: a deviation of .4 costs half a nat
 RIDGE = 3.0  # of the squares that draw a feature's weight, standardized, to what is expected before anything is seen
-FOLDS = 3
+FOLDS, FINE_FOLDS = 3, 10  # with many folds a fit without one is as good as the whole; where that does not take long
+QUICK_TO_FIT = 500_000  # numbers of features
 KNOTS = 6  # of the correction
 CORRECTION = 2.0  # weight of the squares of the correction's log slopes; twice that for neighbours' differences
 SMALLEST = 1e-12  # probability in a likelihood
@@ -106,29 +108,41 @@ def corrected(logits: Tensor, knots: Tensor, heights: Tensor, offset: Tensor) ->
     return offset + slopes[0] * below + between @ slopes[1:-1] + slopes[-1] * above
 
 
-def fit(labelled: Labelled, num_relations: int, slopes: list[int], rising: Sequence[int] | None = None) -> Logistic:
+def fit(
+    labelled: Labelled,
+    num_relations: int,
+    slopes: list[int],
+    rising: Sequence[int] | None = None,
+    expected: Mapping[int, float] | None = None,
+    prior: float = PRIOR,
+) -> Logistic:
     """Fit the regression, then its correction on facts that each fold left out.
 
     Args:
-        slopes: the features that are log shares. With few labels their slopes add up to 1, the odds of a fact going
-            with its share, and other features count for little.
+        slopes: the features that relations weight themselves.
         rising: features whose weight is not negative; None: ``slopes``.
+        expected: weights of features before anything is seen, 0 where none is named; None: those of ``slopes`` add
+            up to 1, as log odds do.
+        prior: how much draws a relation towards the whole.
     """
     deviations = labelled.features.std(0, unbiased=False)
     means = labelled.features.mean(0)
     deviations = torch.where(deviations > 1e-6, deviations, 1.0)
     standardized = Labelled((labelled.features - means) / deviations, *list(vars(labelled).values())[1:])
     columns = torch.tensor(slopes)
-    expected = torch.zeros_like(means)
-    expected[columns] = deviations[columns] / len(slopes)
+    wanted = torch.zeros_like(means)
+    for column, weight in (expected or dict.fromkeys(slopes, 1.0 / len(slopes))).items():
+        wanted[column] = weight * deviations[column]
     never_less = torch.zeros(len(means), dtype=torch.bool)
     never_less[list(slopes if rising is None else rising)] = True
-    weights, shift, own = _fit_linear(standardized, num_relations, columns, expected, never_less)
-    folds = torch.randint(FOLDS, (len(labelled.is_true),), generator=torch.Generator().manual_seed(0))
+    fit_on = partial(_fit_linear, num_relations=num_relations, slopes=columns, expected=wanted, never_less=never_less)
+    weights, shift, own = fit_on(standardized, prior=prior)
+    count = FOLDS if len(means) * len(labelled.is_true) > QUICK_TO_FIT else FINE_FOLDS
+    folds = torch.randint(count, (len(labelled.is_true),), generator=torch.Generator().manual_seed(0))
     left_out = torch.empty(len(folds), dtype=torch.float64)
-    for fold in range(FOLDS):
+    for fold in range(count):
         inside, outside = standardized.rows(folds != fold), standardized.rows(folds == fold)
-        found = _fit_linear(inside, num_relations, columns, expected, never_less)
+        found = fit_on(inside, prior=prior)
         left_out[folds == fold] = linear(outside.features, outside.relation_ids, *found, columns)
     knots, heights, offset = _fit_correction(left_out, standardized)
     return Logistic(means, deviations, weights, shift, own, columns, knots, heights, offset)
@@ -150,7 +164,7 @@ def refit(fitted: Logistic, labelled: Labelled, columns: list[int]) -> Logistic:
 
 
 def _fit_linear(
-    labelled: Labelled, num_relations: int, slopes: Tensor, expected: Tensor, never_less: Tensor
+    labelled: Labelled, num_relations: int, slopes: Tensor, expected: Tensor, never_less: Tensor, prior: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     free = torch.where(never_less, (expected.clamp(min=1e-2)).sqrt(), expected)  # a square is not negative
     shift = torch.tensor(-5.0, dtype=torch.float64)
@@ -161,7 +175,7 @@ def _fit_linear(
 
     def loss() -> Tensor:
         logits = linear(labelled.features, labelled.relation_ids, weights(), shift, own, slopes)
-        return labelled.loss(logits) + PRIOR * own.square().sum() + RIDGE * (weights() - expected).square().sum()
+        return labelled.loss(logits) + prior * own.square().sum() + RIDGE * (weights() - expected).square().sum()
 
     _minimize(loss, [free, shift, own], labelled)
     return weights(), shift, own

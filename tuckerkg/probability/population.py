@@ -6,7 +6,7 @@ Probabilities are fitted on these, not only on questions that are known to have 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -19,27 +19,32 @@ from tuckerkg.graph.known_tails import KnownTails, rows_of
 from tuckerkg.kernels.topk import top_of_rows
 from tuckerkg.nn.contracts import Scorer
 from tuckerkg.probability.features import GraphFacts
-from tuckerkg.probability.shares import log_shares
+from tuckerkg.probability.shares import distinct_questions
 
 CANDIDATES = 10  # of each question
 OTHERS = 2  # answers of a question that are not among these, in a sample of all
 PROMISE_SCORES = 4 * 10**9  # computed to find promising questions, at most
 SENSELESS = 0.05  # questions that make no sense, for each one that does: they are asked too
-Promise: TypeAlias = Callable[[Tensor], Tensor]  # questions [Q, 2] -> logits [Q] of their best unknown answers
+Guess: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Sample:
     """How many questions are asked, and how many shown facts are kept, about.
 
-    Each of these costs a question in the other direction. ``promise`` finds questions whose answers are believed, at
-    little cost; they are asked more often. For each fact that is kept because it may be believed, ``evenly`` are kept
-    whether they may or not, so that no importance weight is very large.
+    Each of these costs a question in the other direction. For each fact that is kept because it may be believed,
+    ``evenly`` are kept whether they may or not, so that no importance weight is very large.
+
+    Args:
+        promise: finds questions whose answers are believed, at little cost; they are asked more often. Of questions
+            ``[Q, 2]`` it gives the logits ``[Q]`` of their best unknown answers.
+        belief: gives facts ``[n, 3]`` logits ``[n]``, at little cost; facts that it believes are kept more often.
     """
 
     questions: int = 10**6
     facts: int = 10**9
-    promise: Promise | None = None
+    promise: Guess | None = None
+    belief: Guess | None = None
     evenly: float = 0.0
     seed: int = 0
 
@@ -52,6 +57,11 @@ class Shown:
     asked_tail: Tensor  # [n] whether the tail was asked for, else the head
     shares: Tensor  # [n, 2] log share of the tail question and of the head question
     weights: Tensor  # [n] importance weights of the sample
+    among_best: Tensor  # [n] whether they are among the best answers to the question, else one of all others
+
+    def rows(self, chosen: Tensor) -> Shown:
+        """Some of them."""
+        return Shown(*(column[chosen] for column in vars(self).values()))
 
 
 def shown_facts(
@@ -78,20 +88,19 @@ def shown_facts(
     shown = _answers(scorer, graph, queries, weights, typed, deep)
     is_held = are_in(shown.facts, held_out, graph)
     own = torch.where(shown.asked_tail, shown.shares[:, 0], shown.shares[:, 1])
-    believed = (torch.exp(own) + 0.02 * torch.exp(0.5 * own)) * shown.weights
+    believed = torch.exp(own) + 0.02 * torch.exp(0.5 * own)
+    if sample.belief is not None:
+        believed = torch.maximum(believed, torch.sigmoid(sample.belief(shown.facts)))
+    believed = believed * shown.weights
     evenly = shown.weights * (sample.evenly * believed.sum() / shown.weights.sum().clamp(min=1e-300))
     chance = _chances(believed + evenly, sample.facts)
     chance[is_held] = 1.0
     kept = torch.rand(len(chance), generator=generator, dtype=torch.float64) < chance
-    return _with_other_shares(
-        scorer,
-        graph,
-        Shown(shown.facts[kept], shown.asked_tail[kept], shown.shares[kept], (shown.weights / chance)[kept]),
-    )
+    return _with_other_shares(scorer, graph, replace(shown, weights=shown.weights / chance).rows(kept), typed)
 
 
 def sample_questions(
-    graph: GraphFacts, held_out: np.ndarray, most: int, generator: torch.Generator, promise: Promise | None = None
+    graph: GraphFacts, held_out: np.ndarray, most: int, generator: torch.Generator, promise: Guess | None = None
 ) -> tuple[Tensor, Tensor]:
     """Questions ``[Q, 2]`` of both directions and their importance weights ``[Q]``.
 
@@ -183,34 +192,33 @@ def _answers(
     With ``deep``, held-out facts and a generator, also the held-out ones among the other answers of the right type, and
     a random sample of the others with its importance weights.
     """
-    makes_sense = graph.plausible[queries[:, 0], queries[:, 1]] & limited
     found = []
     for chunk in score_chunks(scorer, queries[:, 0], queries[:, 1], graph.known):
         totals = torch.logsumexp(chunk.scores, 1).double()
-        scores = chunk.hide_known()
-        typed = makes_sense[chunk.first : chunk.first + len(chunk.heads)].nonzero()[:, 0]
-        part = scores[typed]
-        graph.types.leave_only(part, chunk.heads[typed], chunk.relation_ids[typed])
-        scores[typed] = part
+        typed = _leave_answers(chunk, graph, limited)
+        scores = chunk.scores
         best, places = top_of_rows(scores, min(CANDIDATES, scorer.num_entities))
         rows, columns = (best > -torch.inf).nonzero().unbind(1)
         parts = [(rows, places[rows, columns], torch.ones(len(rows), dtype=torch.float64))]
         if deep is not None:
             parts += _others(chunk, graph, best[:, -1], typed, *deep)
+        among_best = torch.arange(sum(len(part[0]) for part in parts)) < len(rows)
         rows, answers, importance = (torch.cat(column) for column in zip(*parts, strict=True))
         share = scores[rows, answers].double() - totals[rows]
         asked = chunk.heads[rows], chunk.relation_ids[rows]
-        found.append((*asked, answers, share, importance * weights[chunk.first + rows]))
+        found.append((*asked, answers, share, importance * weights[chunk.first + rows], among_best))
     if not found:
         none = torch.empty(0, dtype=torch.float64)
-        return Shown(none.long().view(0, 3), none.bool(), none.view(0, 2), none)
-    anchors, relation_ids, answers, share, importance = (torch.cat(column) for column in zip(*found, strict=True))
+        return Shown(none.long().view(0, 3), none.bool(), none.view(0, 2), none, none.bool())
+    anchors, relation_ids, answers, share, importance, among_best = (
+        torch.cat(column) for column in zip(*found, strict=True)
+    )
     asked_tail = relation_ids < graph.num_relations
     heads, tails = torch.where(asked_tail, anchors, answers), torch.where(asked_tail, answers, anchors)
     facts = torch.stack([heads, relation_ids % graph.num_relations, tails], 1)
     missing = torch.full_like(share, torch.nan)
     shares = torch.stack([torch.where(asked_tail, share, missing), torch.where(asked_tail, missing, share)], 1)
-    return Shown(facts, asked_tail, shares, importance)
+    return Shown(facts, asked_tail, shares, importance, among_best)
 
 
 def _others(
@@ -239,15 +247,36 @@ def _others(
     return [*found, (rows[other], answers[other], importance[other])]
 
 
-def _with_other_shares(scorer: Scorer, graph: GraphFacts, shown: Shown) -> Shown:
-    """With the share of the question that was not asked."""
+def _with_other_shares(scorer: Scorer, graph: GraphFacts, shown: Shown, limited: bool) -> Shown:
+    """With the share of the question that was not asked.
+
+    Facts that are not among the best answers to the question asked, and are among those to the other one, are left out:
+    there they are shown too, with a weight that is not that of a few among thousands.
+    """
     heads, relation_ids, tails = shown.facts.unbind(1)
     asked_tail = shown.asked_tail
     anchors, answers = torch.where(asked_tail, tails, heads), torch.where(asked_tail, heads, tails)
     reverse = relation_ids + graph.num_relations * asked_tail.long()
-    _, other = log_shares(scorer, anchors, reverse, answers, graph.known)
+    other, shown_there = torch.empty(len(answers), dtype=torch.float64), torch.empty(len(answers), dtype=torch.bool)
+    for chunk, rows, places in distinct_questions(scorer, anchors, reverse, graph.known):
+        values = chunk.scores[places, answers[rows]]
+        other[rows] = values.double() - torch.logsumexp(chunk.scores, 1).double()[places]
+        _leave_answers(chunk, graph, limited)
+        best, _ = top_of_rows(chunk.scores, min(CANDIDATES, scorer.num_entities))
+        shown_there[rows] = chunk.scores[places, answers[rows]] >= best[places, -1]
     shares = torch.where(torch.isnan(shown.shares), other[:, None], shown.shares)
-    return Shown(shown.facts, asked_tail, shares, shown.weights)
+    return replace(shown, shares=shares).rows(shown.among_best | ~shown_there)
+
+
+def _leave_answers(chunk: ScoredChunk, graph: GraphFacts, limited: bool) -> Tensor:
+    """Hide known answers; if ``limited``, those of another type too, where the question makes sense: these rows."""
+    scores = chunk.hide_known()
+    makes_sense = graph.plausible[chunk.heads, chunk.relation_ids] & limited
+    typed = makes_sense.nonzero()[:, 0]
+    part = scores[typed]
+    graph.types.leave_only(part, chunk.heads[typed], chunk.relation_ids[typed])
+    scores[typed] = part
+    return typed
 
 
 def keys_of(facts: Tensor, graph: GraphFacts) -> Tensor:

@@ -56,7 +56,7 @@ class Weigher:
 
     def logits_of_question(self, found: Found) -> Tensor:
         """Logits ``[n]`` from the question that was asked alone; within a question in the order of the scores,
-        but for what the graph says of the answers.
+        but for what the graph and, with a quick scorer's probabilities, that one say of the answers.
         """
         if not self.calibration.fitted:
             return found.scores.double()
@@ -75,11 +75,17 @@ class Weigher:
         num_relations = self.scorer.num_relations
         asked_tail = found.relation_ids < num_relations
         other_ids = torch.where(asked_tail, found.relation_ids + num_relations, found.relation_ids - num_relations)
-        _, other = log_shares(self.scorer, found.answers, other_ids, found.anchors, self.graph.known, progress=progress)
+        other = self.shares(found.answers, other_ids, found.anchors, progress)
         shares = torch.stack(
             [torch.where(asked_tail, found.shares, other), torch.where(asked_tail, other, found.shares)], 1
         )
         return self.calibration.logits(self.graph, found.facts(num_relations), shares)
+
+    def shares(
+        self, anchors: Tensor, relation_ids: Tensor, answers: Tensor, progress: ProgressFunction | None = None
+    ) -> Tensor:
+        """Log shares ``[n]`` of answers to the questions (anchor, relation, ?)."""
+        return log_shares(self.scorer, anchors, relation_ids, answers, self.graph.known, progress=progress)[1]
 
     def basis(self, found: Found, joined: bool) -> Tensor:
         """Where the logits come from, ``[n]`` places in ``BASES``; a plain sigmoid from the question asked."""

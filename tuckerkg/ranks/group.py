@@ -10,8 +10,8 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,16 +95,13 @@ class Group:
         Raises:
             TuckerkgError: on every rank, with the first one that differs.
         """
-        for rank, other in enumerate(self.tell([value, socket.gethostname()])):
-            if other[0] != self.tell_first(value):
+        said = self.tell([value, socket.gethostname()])
+        for rank, (other, host) in enumerate(said):
+            if other != said[0][0]:
                 raise TuckerkgError(
-                    f"rank {rank} on {other[1]} has another {what} than rank 0: {other[0]}, not "
-                    f"{self.tell_first(value)}. Give all ranks the same program, settings and data"
+                    f"rank {rank} on {host} has another {what} than rank 0: {other}, not {said[0][0]}. Give all ranks "
+                    "the same program, settings and data"
                 )
-
-    def tell_first(self, value: str) -> str:
-        """What rank 0 says."""
-        return str(self.tell(value)[0])
 
     def succeed(self, error: BaseException | None) -> None:
         """Go on where no rank has an error; otherwise all of them raise it, with the number of the rank.
@@ -115,6 +112,11 @@ class Group:
         for rank, text in enumerate(self.tell(None if error is None else str(error))):
             if text is not None:
                 raise TuckerkgError(f"rank {rank}: {text}" if self.size > 1 else text) from error
+
+    def leave(self) -> None:
+        """Part from the others, where all of them do."""
+        if self.size > 1 and dist.is_initialized():
+            dist.destroy_process_group()
 
     def _count(self, number: int) -> None:
         if self.sent is not None:
@@ -130,26 +132,33 @@ class Group:
     def _who_is_lost(self, error: RuntimeError) -> str:
         """Ask who is alive, by the store that the ranks met at."""
         cause = str(error).strip().partition("\n")[0]
-        silent: list[int] | None = None
-        try:
-            store = dist.distributed_c10d._get_default_store()
-            store.set(f"alive/{self.rank}", "yes")
-            end = time.monotonic() + LAST_WORDS
-            while time.monotonic() < end:
-                silent = [rank for rank in range(self.size) if not store.check([f"alive/{rank}"])]
-                if not silent:
-                    break
-                time.sleep(0.1)
-        except (RuntimeError, ValueError):
-            silent = None
-        who = "the rank that keeps the store of all is gone"
-        if silent is not None:
-            named = " and ".join(f"rank {rank}" for rank in silent)
-            who = f"{named} does not answer" if silent else "a connection between ranks broke"
+        found: list[list[int]] = []
+        # The store waits for ever where the cable to it is cut: who asks it is left behind.
+        asking = threading.Thread(target=self._ask_store, args=(found,), daemon=True)
+        asking.start()
+        asking.join(2 * LAST_WORDS)
+        who = "the machine of rank 0, which keeps the store of all, does not answer"
+        if found:
+            named = " and ".join(f"rank {rank}" for rank in found[-1])
+            who = f"{named} does not answer" if found[-1] else "a connection between ranks broke"
         return (
             f"rank {self.rank} of {self.size}: {who} ({cause}). The newest checkpoint is whole: start all ranks again "
             "with --resume to go on from it"
         )
+
+    def _ask_store(self, found: list[list[int]]) -> None:
+        """Add the ranks that are silent after ``LAST_WORDS``, or none of them."""
+        try:
+            store = dist.distributed_c10d._get_default_store()
+            store.set(f"alive/{self.rank}", "yes")
+            end = time.monotonic() + LAST_WORDS
+            silent = [self.rank]
+            while silent and time.monotonic() < end:
+                silent = [rank for rank in range(self.size) if not store.check([f"alive/{rank}"])]
+                time.sleep(0.1)
+            found.append(silent)
+        except (RuntimeError, ValueError):
+            return
 
 
 @contextmanager
@@ -189,12 +198,5 @@ def rank_of_process() -> int:
 
 
 def is_started_for_ranks() -> bool:
-    """Whether ``torchrun`` started this process, with others."""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1
-
-
-def launch(count: int, arguments: list[str]) -> int:
-    """Start ``python -m tuckerkg`` with these arguments as ``count`` ranks on this machine; its exit code."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}  # ranks share the cores
-    return subprocess.run([*command, "-m", "tuckerkg", *arguments], check=False, env=environment).returncode
+    """Whether ``torchrun`` started this process, alone or with others."""
+    return bool(os.environ.get("RANK") and os.environ.get("WORLD_SIZE"))

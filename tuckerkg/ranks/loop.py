@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import torch
 
+from tuckerkg.batches.batch import Batch, StepBatch
 from tuckerkg.config.build import build_batches, build_embedding_model, build_objective
 from tuckerkg.config.settings import Settings, settings_of_run
+from tuckerkg.data.shards import ShardedGraph
 from tuckerkg.errors import SettingsError
 from tuckerkg.evaluation.ranking import Ranks
 from tuckerkg.graph.message_graph import MessageGraph
+from tuckerkg.nn.contracts import Loss
 from tuckerkg.nn.model import Model
 from tuckerkg.out_of_memory import explain_out_of_memory
+from tuckerkg.ranks.facts.batches import OwnFacts, build_batches_at_owners, shards_of_graph, shards_of_triples
+from tuckerkg.ranks.facts.drawing import Drawn
+from tuckerkg.ranks.facts.neighbours import Neighbourhoods, SampledScorer
+from tuckerkg.ranks.facts.sorted_facts import FactShard
+from tuckerkg.ranks.facts.validation import SeenEntities, known_among_own, protocol_of
 from tuckerkg.ranks.group import TIMEOUT, Group, joined
+from tuckerkg.ranks.joined_loop import JoinedLoop
 from tuckerkg.ranks.model import ShardedModel
-from tuckerkg.ranks.objective import ShardedObjective
-from tuckerkg.ranks.optimizer import ShardedOptimizer
 from tuckerkg.ranks.partition import Partition
+from tuckerkg.ranks.questions import QuestionLoop
 from tuckerkg.ranks.ranking import ShardedScorer, rank_in_shards
 from tuckerkg.ranks.saving import Saved, newest_in_shards, save_in_shards
+from tuckerkg.ranks.steps.objective import ShardedObjective
+from tuckerkg.ranks.steps.optimizer import ShardedOptimizer
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import Callback, NullCallback, State
-from tuckerkg.training.loop import Loop, own_random_state, smaller, threads
-from tuckerkg.training.signals import Interruptions, TrainingInterrupted
-from tuckerkg.training.validation import Validation
+from tuckerkg.training.loop import own_random_state, smaller, threads
+from tuckerkg.training.signals import Interruptions
+from tuckerkg.training.validation import Validation, some_triples
 from tuckerkg.types import JsonObject, ProgressFunction
 from tuckerkg.version import VERSION
 
@@ -59,7 +71,8 @@ def fit_on_ranks(folder: RunFolder | None, callback: Callback | None = None, tim
         count = settings.train.threads or (1 if group.size > 1 else 0)
         with lock, Interruptions() as interruptions, own_random_state(), threads(count), memory:
             try:
-                return RankLoop(folder, settings, heard, interruptions, group).run()
+                kind = QuestionLoop if settings.kind == "paths" else RankLoop
+                return kind(folder, settings, heard, interruptions, group).run()
             finally:
                 heard.close()
 
@@ -69,27 +82,28 @@ def check_same(group: Group, folder: RunFolder) -> None:
     group.agree("version of tuckerkg", VERSION)
     group.agree("version of PyTorch", torch.__version__)
     group.agree("settings file", hashlib.sha256(json.dumps(folder.settings, sort_keys=True).encode()).hexdigest()[:12])
+    if folder.graph is not None:
+        group.agree("training data", folder.graph.digest[:12])
+        return
     data = [hashlib.sha256(folder.split(name).tobytes()).hexdigest() for name in ("train", "valid")]
     group.agree("training data", hashlib.sha256("".join(data).encode()).hexdigest()[:12])
 
 
-class RankLoop(Loop):
+class RankLoop(JoinedLoop):
     """One rank's part of the loop."""
 
-    def __init__(
-        self, folder: RunFolder, settings: Settings, callback: Callback, interruptions: Interruptions, group: Group
-    ) -> None:
-        self.group, self.writes = group, group.is_first
-        super().__init__(folder, settings, callback, interruptions)
+    own_facts: Sequence[FactShard] = ()
+    neighbourhoods: Neighbourhoods | None = None
+
+    def read_splits(self) -> dict[str, np.ndarray]:
+        """Without training facts where they lie in shards."""
+        names = ("train", "valid") if self.folder.graph is None else ("valid",)
+        return {name: self.folder.split(name) for name in names}
 
     def build(self) -> None:
-        """Only embedding models have a table to be shared."""
+        """A model whose table lies in shards."""
         settings = self.settings
-        if settings.kind != "embedding":
-            raise SettingsError(
-                f"kind {settings.kind}: has no entity table that ranks could share; train it without --ranks"
-            )
-        partition = Partition.even(len(self.folder.entities()), settings.ranks.shards, self.group)
+        partition = partition_of(self.folder, settings, self.group)
         shared = build_embedding_model(settings, 0, len(self.relations))
         model = ShardedModel(shared, partition, settings.train.seed).to(self.device)
         self.model = model
@@ -97,17 +111,58 @@ class RankLoop(Loop):
         self.optimizer = self.sharded
         objective = build_objective(settings, shared)
         self.objective = ShardedObjective(objective)
-        self.batches = build_batches(settings, cast("Model", model), objective.loss, self.splits["train"])
-        self.validation = RankValidation(self.splits, self.relations, settings, cast("Model", model))
+        if self.folder.graph is None:
+            self._build_in_memory(shared, objective.loss)
+        else:
+            self._build_at_owners(self.folder.graph, shared, objective.loss)
 
-    def check_interruptions(self) -> None:
-        """All ranks stop where one is asked to."""
-        numbers = self.group.gather(torch.tensor([self.interruptions.number or 0]))
-        if number := int(numbers.max()):
-            raise TrainingInterrupted(number)
+    def _build_in_memory(self, shared: Model, loss: Loss) -> None:
+        """Batches and validation of facts that are on every rank."""
+        settings, train, model = self.settings, self.splits["train"], cast("Model", self.model)
+        if settings.ranks.fanout:
+            partition = self.model.partition
+            shards = shards_of_triples(train, partition, len(self.relations))
+            facts = OwnFacts.of(shards, partition, len(self.relations))
+            self.neighbourhoods = Neighbourhoods.of(settings, shared.encoder, facts)
+        self.batches = build_batches(settings, model, loss, train, messages=not settings.ranks.fanout)
+        self.validation = RankValidation(self.splits, self.relations, settings, model)
+
+    def _build_at_owners(self, graph: ShardedGraph, shared: Model, loss: Loss) -> None:
+        """The same of facts that are with their owners alone."""
+        settings, partition = self.settings, self.model.partition
+        if shared.encoder.uses_graph and not settings.ranks.fanout:
+            raise SettingsError(
+                f"encoder {settings.encoder.name}: sends messages along all facts, and no rank has those of a folder "
+                f"of shards; give ranks.fanout, such as {[10, 5, 5][: shared.encoder.depth]}, or choose encoder none"
+            )
+        facts = OwnFacts.of(shards_of_graph(graph, partition), partition, len(self.relations))
+        self.own_facts = facts.shards
+        if settings.ranks.fanout:
+            self.neighbourhoods = Neighbourhoods.of(settings, shared.encoder, facts)
+        self.batches = build_batches_at_owners(settings, self.model, loss, facts)
+        valid = self.splits["valid"]
+        self.validation = ValidationAtOwners(
+            valid, self.relations, settings, self.model, facts, graph.digest, self.neighbourhoods
+        )
+
+    def complete(self, batch: StepBatch) -> StepBatch:
+        """Exchange what the own shards give to the step, where they do; not in a thread beside other exchanges."""
+        if isinstance(batch, Drawn):
+            batch = self.batches.join(batch)  # type: ignore[attr-defined]
+        step = self.state.step
+        if self.neighbourhoods is None or self.batches.schedule.at(step).messages == 0:
+            return batch
+        return self.neighbourhoods.add_to(cast("Batch", batch), step)
+
+    def release_facts(self) -> None:
+        """Let go of facts that are mapped, before what needs memory."""
+        for shard in self.own_facts:
+            for side in shard.sides:
+                side.release()
 
     def write(self, state: JsonObject) -> None:
         """Together with the other ranks."""
+        self.release_facts()
         model, own = self.model, self.model.partition.own
         tables = {
             shard: {
@@ -143,6 +198,13 @@ class RankLoop(Loop):
         return {name: found[name] for name in TABLES if name in found}
 
 
+def partition_of(folder: RunFolder, settings: Settings, group: Group) -> Partition:
+    """The shards of a run's entity table: those of its facts, where these lie in shards."""
+    if folder.graph is None:
+        return Partition.even(folder.num_entities(), settings.ranks.shards, group)
+    return Partition.of(folder.graph.offsets.tolist(), group)
+
+
 class RankValidation(Validation):
     """Every rank counts among its own candidates."""
 
@@ -150,3 +212,32 @@ class RankValidation(Validation):
         """The same on every rank."""
         graph = self.graph if isinstance(self.graph, MessageGraph) else None
         return rank_in_shards(ShardedScorer(cast("ShardedModel", self.model), graph), self.asked, self.known, progress)
+
+
+class ValidationAtOwners(RankValidation):
+    """The same without all training facts: a rank reads those of its own candidates."""
+
+    def __init__(
+        self,
+        valid: np.ndarray,
+        relations: list[str],
+        settings: Settings,
+        model: ShardedModel,
+        facts: OwnFacts,
+        digest: str,
+        neighbourhoods: Neighbourhoods | None,
+    ) -> None:
+        self.neighbourhoods = neighbourhoods
+        self.settings, self.model, self.relations, self.graph = settings, cast("Model", model), relations, None
+        self.asked = some_triples(valid, settings.train.validate_on)
+        self.has_questions = len(self.asked) > 0
+        self.known = known_among_own(facts.shards, [valid], self.asked, model.num_relations)
+        self.seen = SeenEntities(facts.shards, facts.partition, self.asked[:, [0, 2]])
+        self.protocol = protocol_of(valid, digest, settings, model.num_entities)
+
+    def ranks(self, progress: ProgressFunction | None) -> Ranks:
+        """The same on every rank, with sampled messages where any are sent."""
+        model = cast("ShardedModel", self.model)
+        near = self.neighbourhoods
+        scorer = ShardedScorer(model, None) if near is None else SampledScorer(model, near)
+        return rank_in_shards(scorer, self.asked, self.known, progress)

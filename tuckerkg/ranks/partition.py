@@ -33,13 +33,21 @@ class Partition:
         """Shards of about one size.
 
         Raises:
-            SettingsError: there are more ranks than shards.
+            SettingsError: there are more ranks than shards, or their number is no power of two.
         """
+        return cls.of([num_entities * shard // shards for shard in range(shards + 1)], group)
+
+    @classmethod
+    def of(cls, offsets: Sequence[int], group: Group) -> Partition:
+        """Shards that are there already; raises as ``even`` does."""
+        shards = len(offsets) - 1
+        if shards & (shards - 1):
+            raise SettingsError(f"ranks.shards is {shards}, expected a power of two, such as 16")
         if group.size > shards:
             raise SettingsError(
                 f"ranks.shards is {shards}, and {group.size} ranks are to share them: each needs one at least"
             )
-        return cls(tuple(num_entities * shard // shards for shard in range(shards + 1)), group)
+        return cls(tuple(int(offset) for offset in offsets), group)
 
     @property
     def num_shards(self) -> int:

@@ -80,8 +80,8 @@ def rank_in_shards(
         for part, shard in zip(scores, partition.own, strict=True):
             begin, end = partition.offsets[shard], partition.offsets[shard + 1]
             if begin < end:
-                among = _among(offsets, answers, begin, end)
-                counts += torch.stack(count_rivals(part, rows, tails - begin, own, among)).cpu()
+                own_known = among(offsets, answers, begin, end)
+                counts += torch.stack(count_rivals(part, rows, tails - begin, own, own_known)).cpu()
         better, equal, ranked = partition.group.total(counts)
         filled = place.numpy()
         best[filled] = 1 + better.numpy()
@@ -108,7 +108,7 @@ def _own_scores(scorer: ShardedScorer, scores: list[Tensor], rows: Tensor, tails
     return partition.group.gather(found).sum(0)  # one rank has it, the others nought
 
 
-def _among(offsets: Tensor, answers: Tensor, begin: int, end: int) -> tuple[Tensor, Tensor]:
+def among(offsets: Tensor, answers: Tensor, begin: int, end: int) -> tuple[Tensor, Tensor]:
     """Known tails of each question that are entities from ``begin`` to ``end``, counted from ``begin``."""
     inside = (answers >= begin) & (answers < end)
     counts = torch.bincount(rows_of(offsets)[inside], minlength=len(offsets) - 1)

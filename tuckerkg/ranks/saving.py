@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from tuckerkg.storage.checkpoints import (
     checkpoint_files,
     read_state,
     shard_files,
-    tensor_bytes,
+    tensor_pieces,
 )
-from tuckerkg.storage.sealed_folder import abandon, write_part
+from tuckerkg.storage.sealed_folder import SealedFolder, abandon, write_part
 from tuckerkg.types import JsonObject, LogFunction
 
 Tensors = Mapping[str, Tensor]
@@ -56,7 +56,7 @@ def save_in_shards(group: Group, checkpoints: Checkpoints, saved: Saved, best: i
     def write() -> None:
         for shard, tensors in saved.shards.items():
             for name, part in zip(shard_files(shard), tensors, strict=True):
-                entries[name] = write_part(temporary, name, tensor_bytes(part))
+                entries[name] = write_part(temporary, name, *tensor_pieces(part))
 
     def finish() -> None:
         checkpoints.seal(saved.step, temporary, every, best)
@@ -101,11 +101,27 @@ def newest_in_shards(group: Group, checkpoints: Checkpoints, own: list[int], log
 def _read(checkpoints: Checkpoints, step: int, own: list[int]) -> Saved:
     folder = checkpoints.sealed(step)
     folder.check_listing()
-    shards = {}
-    for shard in own:
+    for name in (name for shard in own for name in shard_files(shard)):
+        folder.checked_file(name)
+    weights, optimizer = folder.read_tensors(WEIGHTS), folder.read_tensors(OPTIMIZER)
+    return Saved(step, read_state(step, folder), weights, optimizer, _ShardFiles(folder, own))
+
+
+class _ShardFiles(Mapping[int, tuple[Tensors, Tensors]]):
+    """Shards of a checkpoint, read when they are asked for: a rank holds its tables once, and one more shard."""
+
+    def __init__(self, folder: SealedFolder, own: list[int]) -> None:
+        self.folder, self.own = folder, own
+
+    def __getitem__(self, shard: int) -> tuple[Tensors, Tensors]:
         tables, optimizer = shard_files(shard)
-        shards[shard] = folder.read_tensors(tables), folder.read_tensors(optimizer)
-    return Saved(step, read_state(step, folder), folder.read_tensors(WEIGHTS), folder.read_tensors(OPTIMIZER), shards)
+        return self.folder.read_tensors(tables), self.folder.read_tensors(optimizer)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.own)
+
+    def __len__(self) -> int:
+        return len(self.own)
 
 
 def _all_succeed(group: Group, action: Callable[[], None], mine: bool = True) -> None:

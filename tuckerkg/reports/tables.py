@@ -217,6 +217,19 @@ def show_predictions(facts: Sequence[Prediction] | pl.DataFrame, form: str, *, g
     _console().print(table)
 
 
+def show_decisions(frame: pl.DataFrame) -> None:
+    """Decisions about facts as a table."""
+    table = Table()
+    for column in ("head", "relation", "tail", "probability", "decision", "by", "at", "note"):
+        table.add_column(column, justify="right" if column == "probability" else "left")
+    for row in frame.iter_rows(named=True):
+        names = (Text(printable(row[name])) for name in ("head", "relation", "tail"))
+        chance = "" if row["probability"] is None else f"{row['probability']:.4f}"
+        about = (Text(printable(row[name])) for name in ("decision", "by", "at", "note"))
+        table.add_row(*names, chance, *about)
+    _console().print(table)
+
+
 def show_explanation(found: Explanation) -> None:
     """Why a fact is predicted, as text."""
     known = ", which the graph holds" if found.known else ""

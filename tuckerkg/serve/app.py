@@ -46,6 +46,7 @@ class Service:
         self.batcher = Batcher(engine, self.metrics)
         await self.batcher.start()
         self.engine = engine
+        self.metrics.workers.set(1)
 
     def ready(self) -> Engine:
         """Return the engine.
@@ -181,19 +182,20 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     @app.post("/api/predict", tags=["links"], response_model=schemas.Answers)
     async def predict(asked: schemas.Asked) -> Response:
         """Missing links: tails, heads, relations, or all of one entity."""
-        return JSONResponse({"answers": (await service.ask([asked]))[0]})
+        return JSONResponse({"answers": (await service.ask([asked]))[0], "sums": service.ready().sums})
 
     @app.post("/api/predict/batch", tags=["links"], response_model=schemas.AnswersOfBatch)
     async def predict_batch(asked: schemas.AskedBatch) -> Response:
         """Many questions at once."""
-        return JSONResponse({"answers": await service.ask(asked.questions)})
+        return JSONResponse({"answers": await service.ask(asked.questions), "sums": service.ready().sums})
 
     @app.post("/api/score", tags=["links"])
     async def score(asked: schemas.AskedFacts) -> schemas.JudgedFacts:
         """Whole facts: their probabilities, and whether they are true."""
         work = asyncio.to_thread(service.ready().score, asked.facts)
         facts = await service.within_time(work)
-        return schemas.JudgedFacts(facts=[schemas.JudgedFact(**fact.as_dict()) for fact in facts])
+        judged = [schemas.JudgedFact(**fact.as_dict()) for fact in facts]
+        return schemas.JudgedFacts(facts=judged, sums=service.ready().sums)
 
     @app.post("/api/explain", tags=["links"])
     async def explain(asked: schemas.AskedWhy) -> schemas.Why:

@@ -9,7 +9,8 @@ import json
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -229,10 +230,14 @@ class Engine:
     def missing(self, limit: int) -> schemas.Missing:
         """The most probable missing facts; the first request starts the search, which runs in the background."""
         search = self._search
-        search.start()
+        failure, search.failure = search.failure, None
+        if failure is None:
+            search.start()
         found, (done, total) = search.found, search.progress
         return schemas.Missing(
-            state="working" if found is None else "ready",
+            sums=self.sums,
+            state="failed" if failure else "working" if found is None else "ready",
+            reason=failure,
             done=done,
             total=total,
             asked=search.asked,
@@ -250,8 +255,8 @@ class Engine:
     def _about(self) -> schemas.About:
         run, settings = self.run, self.run.settings
         facts = {
-            "dataset": run.graph_name,
-            **({} if run.graph is None else {"trained on": settings.dataset}),
+            "dataset": _named(run.graph_name),
+            **({} if run.graph is None else {"trained on": _named(settings.dataset)}),
             "entities": f"{len(run.entities):,}",
             "relations": f"{len(run.relations):,}",
             "facts": f"{len(self.triples):,}",
@@ -264,6 +269,8 @@ class Engine:
             facts["refit of"] = f"{run.refit_of.name}, whose figures are shown; this one was trained on all facts"
         if not len(run.split("valid")) and not (run.refit_of and run.refit_of.calibration):
             facts["probabilities"] = "plain sigmoids of the score: no validation triples to fit them on"
+        if run.index is not None:
+            facts["index"] = str(run.index.quality)
         curve = [[epoch, mrr] for epoch, mrr in run.curve]
         return schemas.About(
             name=run.path.resolve().name,
@@ -272,7 +279,13 @@ class Engine:
             curve=curve,
             test=self._kept_evaluation(),
             calibration=run.reliability("valid").as_dict() if len(run.split("valid")) else None,
+            index=None if run.index is None else run.index.quality.as_dict(),
         )
+
+    @property
+    def sums(self) -> Literal["exact", "estimated"]:
+        """Where probabilities come from: sums over all entities, or estimates."""
+        return "exact" if self.run.index is None else "estimated"
 
     def _kept_evaluation(self) -> dict[str, Any] | None:
         """The figures that ``tuckerkg evaluate`` has written for the weights that are served, if it has.
@@ -291,6 +304,11 @@ class Engine:
 
     def _sha256(self) -> dict[str, str]:
         return {name: split_sha256(self.run.split(name)) for name in SPLITS}
+
+
+def _named(dataset: str) -> str:
+    """A dataset's name, or that of its file: where that lies is nobody's business."""
+    return PurePath(dataset).name or dataset
 
 
 def _numbers(kept: dict[str, Any]) -> dict[str, Any]:

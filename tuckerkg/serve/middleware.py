@@ -168,7 +168,7 @@ class Guard:
         headers = Headers(scope=scope)
         if sum(len(name) + len(value) for name, value in headers.raw) > self.limits.head_bytes:
             raise Refused(431, f"the head may have {self.limits.head_bytes:,} bytes")
-        self._check_origin(headers)
+        self._check_origin(headers, scope["method"])
         await self._check_token(scope)
         if self.draining and scope["path"] == "/ready":
             raise Refused(503, "the service is ending")
@@ -177,16 +177,21 @@ class Guard:
             body = await self._body(headers, receive)
         elif scope["method"] not in ("GET", "HEAD"):
             answer.closes = True  # nothing here takes such a request; if it has a body, nobody reads it
+        elif scope["method"] == "HEAD":  # as GET answers, whose routes need not know of it
+            scope["method"], answer.only_head = "GET", True
         # Nothing served is large; Starlette would answer a Range that makes no sense in plain text.
         scope["headers"] = [(name, value) for name, value in headers.raw if name != b"range"]
         await self.app(scope, _replayed(body, receive), answer.send)
 
-    def _check_origin(self, headers: Headers) -> None:
+    def _check_origin(self, headers: Headers, method: str) -> None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _host_name(hosts[0]) not in self.hosts:
             raise Refused(403, "this Host is not served")
         foreign = any(origin.partition("://")[2] != hosts[0] for origin in headers.getlist("origin"))
-        if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+        own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+        # A link on another page opens this one; what that page's scripts ask, or frame, is refused.
+        if foreign or not (own or (followed and method in ("GET", "HEAD"))):
             raise Refused(403, "requests from other pages are not answered")
 
     async def _check_token(self, scope: Scope) -> None:
@@ -249,6 +254,7 @@ class _Answer:
         self.status = 0
         self.number = ""  # the id of an error
         self.closes = False  # the connection ends with this answer
+        self.only_head = False  # no body is sent
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -260,6 +266,8 @@ class _Answer:
                 headers.setdefault(name, value)
             if self._guard.draining or self.closes:
                 headers.setdefault("connection", "close")
+        elif self.only_head and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
         await self._send(message)
 
 

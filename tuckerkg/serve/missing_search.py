@@ -7,6 +7,7 @@ while a request is computed.
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import suppress
 from types import TracebackType
@@ -21,6 +22,7 @@ from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.inference.run import Run
 from tuckerkg.probability.weigher import Found
 
+_log = logging.getLogger("tuckerkg.serve")
 KEPT = 100  # facts
 MINUTES = 2.0  # that the search may take
 PART = 0.25  # seconds of asking between two looks for requests
@@ -67,6 +69,7 @@ class MissingSearch:
     Attributes:
         found: the most probable facts, best first; None while it works.
         progress: questions asked so far, and how many are asked in this pass.
+        failure: why it ended without facts.
         questions: how many there are; ``asked`` of them are asked.
         chosen: how these were chosen.
     """
@@ -74,6 +77,7 @@ class MissingSearch:
     def __init__(self, run: Run, requests: Requests, minutes: float = MINUTES) -> None:
         self.run, self.requests, self.minutes = run, requests, minutes
         self.found: list[Prediction] | None = None
+        self.failure: str | None = None
         self.progress = (0, 0)
         self.questions = self.asked = 0
         self.chosen: Chosen = "all"
@@ -81,9 +85,9 @@ class MissingSearch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, where it has not begun."""
+        """Begin, where it has not begun, or has failed."""
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or (self.found is None and not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
 
@@ -94,15 +98,24 @@ class MissingSearch:
             self._thread.join()
 
     def _work(self) -> None:
-        with suppress(Closed):
-            predictor = self.run.predictor
-            questions = predictor.missing_questions()
-            each = predictor.seconds_for(questions) / max(len(questions), 1)
-            self.questions = len(questions)
-            if each * len(questions) > 60.0 * self.minutes:
-                questions = self._some(questions, each)
-            self.asked = len(questions)
-            self.found = self._ask(questions, each)
+        try:
+            self._search()
+        except Closed:
+            pass
+        except Exception as error:
+            _log.exception("the search for missing facts failed")
+            words = {TuckerkgError: str(error), MemoryError: "the memory does not suffice"}
+            self.failure = words.get(type(error), "something went wrong here; the log has it")  # no places of files
+
+    def _search(self) -> None:
+        predictor = self.run.predictor
+        questions = predictor.missing_questions()
+        each = predictor.seconds_for(questions) / max(len(questions), 1)
+        self.questions = len(questions)
+        if each * len(questions) > 60.0 * self.minutes:
+            questions = self._some(questions, each)
+        self.asked = len(questions)
+        self.found = self._ask(questions, each)
 
     def _some(self, questions: Tensor, each: float) -> Tensor:
         """As many as the time allows: the promising ones, where a member of the run finds them quickly."""

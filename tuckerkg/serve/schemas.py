@@ -105,19 +105,24 @@ class JudgedFact(Answer):
     error_rate: float | None
 
 
-class JudgedFacts(BaseModel):
+class _Weighed(BaseModel):
+    sums: Literal["exact", "estimated"] = "exact"
+    """Where probabilities come from: sums over all entities, or, with an index, estimates from a random sample."""
+
+
+class JudgedFacts(_Weighed):
     """In the order in which they were asked."""
 
     facts: list[JudgedFact]
 
 
-class Answers(BaseModel):
+class Answers(_Weighed):
     """The best first."""
 
     answers: list[Answer]
 
 
-class AnswersOfBatch(BaseModel):
+class AnswersOfBatch(_Weighed):
     """One list per question, in their order."""
 
     answers: list[list[Answer]]
@@ -196,14 +201,15 @@ class Why(BaseModel):
     explanation: dict[str, Any]
 
 
-class Missing(BaseModel):
+class Missing(_Weighed):
     """The most believed missing facts of the whole graph, or how far the search for them is.
 
     A run that is slow to ask is asked ``asked`` of all ``questions``: the promising ones, where a member of a blend
-    finds them, else random ones.
+    finds them, else random ones. ``reason`` says why it has failed; the next request begins it again.
     """
 
-    state: Literal["working", "ready"]
+    state: Literal["working", "ready", "failed"]
+    reason: str | None = None
     done: int
     total: int
     asked: int
@@ -221,6 +227,7 @@ class About(BaseModel):
     curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]]  # epoch, validation MRR
     test: dict[str, Any] | None
     calibration: dict[str, Any] | None
+    index: dict[str, Any] | None = None  # how good it is, where one proposes candidates
 
 
 class State(BaseModel):

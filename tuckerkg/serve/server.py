@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import h11
@@ -111,13 +112,54 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class Door:
+    """Where the service listens, and who may come in.
+
+    Attributes:
+        host: the address to listen on; another than loopback needs a token.
+        port: the port to listen on.
+        token: what clients must send as Bearer token; None asks for none.
+        names: further Host names that clients use, for instance that of a proxy.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """For people."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+
+    def open(self) -> socket.socket:
+        """Listen.
+
+        Raises:
+            TuckerkgError: the address needs a token, or is taken.
+        """
+        check_address(self.host, self.token)
+        try:
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            return socket.create_server((self.host, self.port), family=family)
+        except OSError as error:
+            cause = str(error.strerror).partition(" (")[0]  # Python repeats the address in parentheses
+            raise CannotListenError(
+                f"cannot listen on {self.host}:{self.port}: {cause}; give another --host or --port"
+            ) from error
+
+
+class CannotListenError(TuckerkgError):
+    """The address is taken, or is none of this machine."""
+
+
 def serve(
     open_run: Callable[[], Run],
+    door: Door,
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    token: str | None = None,
-    names: Iterable[str] = (),
+    listener: socket.socket | None = None,
+    on_ready: Callable[[], None] = lambda: None,
     limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
     log_all: bool = False,
@@ -126,10 +168,9 @@ def serve(
 
     Args:
         open_run: opens the run; called in a thread once the service listens.
-        host: the address to listen on; another than loopback needs a token.
-        port: the port to listen on.
-        token: what clients must send as Bearer token; None asks for none.
-        names: further Host names that clients use, for instance that of a proxy.
+        door: where it listens.
+        listener: a socket that listens there already.
+        on_ready: called once the run is loaded.
         limits: how much one client may ask.
         log: called with sentences for the user, and with a line about each request that was refused or failed.
         log_all: ... and about every other request.
@@ -140,13 +181,10 @@ def serve(
     Raises:
         TuckerkgError: the address needs a token.
     """
-    check_address(host, token)
     try:
-        # Before the run is loaded, which takes a while; uvicorn would leave by SystemExit.
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        cause = str(error.strerror).partition(" (")[0]  # Python repeats the address in parentheses
-        log(f"cannot listen on {host}:{port}: {cause}; give another --host or --port")
+        listener = listener or door.open()  # before the run is loaded, which takes a while
+    except CannotListenError as error:
+        log(str(error))
         return 1
     server: PartingServer | None = None
     failed = False
@@ -161,10 +199,11 @@ def serve(
             if server is not None:
                 server.should_exit = True
             raise
-        log(f"ready: http://{f'[{host}]' if ':' in host else host}:{port}/")
+        on_ready()
         return engine
 
-    guard = make_app(loaded, hosts={*LOOPBACK, host, *names}, token=token, limits=limits, log=log, log_all=log_all)
+    hosts = {*LOOPBACK, door.host, *door.names}
+    guard = make_app(loaded, hosts=hosts, token=door.token, limits=limits, log=log, log_all=log_all)
     config = uvicorn.Config(
         cast("Any", guard),
         http=PatientProtocol,

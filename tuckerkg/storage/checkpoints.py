@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from tuckerkg.errors import RunFolderError
+from tuckerkg.storage.mapped_tables import MAPPED_FROM, map_table, map_tensors
 from tuckerkg.storage.sealed_folder import (
     ASIDE,
     SealedFolder,
@@ -38,8 +39,10 @@ from tuckerkg.types import JsonObject, LogFunction
 
 FOLDER, BEST = "checkpoints", "best.json"
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+TABLE = "entities"
 Which = int | Literal["best", "newest"]
 
+KINDS = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}  # of what ranks write, in safetensors' words
 _KEPT = 2  # the newest, and one to fall back on when it is damaged
 _STEP = re.compile(rf"step-([0-9]{{8,18}})({re.escape(ASIDE)})?")
 _SHARD = re.compile(r"shard-[0-9]{6}\.safetensors")
@@ -48,11 +51,15 @@ _log = logging.getLogger("tuckerkg")
 
 @dataclass(frozen=True)
 class Weights:
-    """What inference needs of a checkpoint: tensors on the CPU, and ``state``, the JSON that the training loop gave."""
+    """What inference needs of a checkpoint: tensors on the CPU, and ``state``, the JSON that the training loop gave.
+
+    With ``mapped`` the entity table lies in a file and must not be written to.
+    """
 
     step: int
     weights: dict[str, Tensor]
     state: JsonObject
+    mapped: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -160,19 +167,39 @@ class Checkpoints:
         optimizer = folder.read_tensors(OPTIMIZER)
         return Checkpoint(read.step, read.weights, read.state, optimizer, folder.path)
 
-    def weights(self, which: Which = "best") -> Weights:
+    def weights(self, which: Which = "best", *, mapped: bool | None = False) -> Weights:
         """Weights and state to use a run with; the optimizer's file is not read.
+
+        Args:
+            mapped: map the entity table instead of reading it; None: where it lies in shards and is large.
 
         Raises:
             RunFolderError: they are absent or damaged; no other checkpoint is taken instead.
         """
-        step = which if isinstance(which, int) else self.best_step() if which == "best" else self._newest_step()
+        step = self.step_of(which)
         try:
-            return _weights(step, self._open(step))
+            folder = self._open(step)
+            found = self._mapped(step, folder) if _is_to_map(folder, mapped) else None
+            return found or _weights(step, folder)
         except RunFolderError as error:
             others = [str(other) for other in self.steps() if other != step]
             hint = f"\nIt also has step {' and '.join(others)}: --checkpoint STEP takes one of them." if others else ""
             raise refusal(f"{error}{hint}") from None
+
+    def _mapped(self, step: int, folder: SealedFolder) -> Weights | None:
+        """With the entity table mapped; None where it cannot be, or there is none."""
+        shards = shards_of(folder)
+        weights = map_tensors(folder, WEIGHTS)
+        files = shards or [WEIGHTS] * (TABLE in weights)
+        table = map_table(self.run, step, folder, TABLE, files) if files else None
+        if table is None:
+            return None
+        weights = {name: tensor.clone() for name, tensor in weights.items() if name != TABLE}
+        parts = [map_tensors(folder, name) for name in shards]
+        for name in {name for part in parts for name in part} - {TABLE}:
+            weights[name] = torch.cat([part[name] for part in parts])
+        weights[TABLE] = table
+        return Weights(step, weights, read_state(step, folder), mapped=True)
 
     def sealed(self, step: int) -> SealedFolder:
         """The files of ``step``, each verified when it is read."""
@@ -185,6 +212,10 @@ class Checkpoints:
             RunFolderError: there is none.
         """
         return self._open(step).path
+
+    def step_of(self, which: Which) -> int:
+        """The step that is meant."""
+        return which if isinstance(which, int) else self.best_step() if which == "best" else self._newest_step()
 
     def best_step(self) -> int:
         """The step with the best validation MRR.
@@ -265,10 +296,35 @@ def read_state(step: int, folder: SealedFolder) -> JsonObject:
 
 def _weights(step: int, folder: SealedFolder) -> Weights:
     state, weights = read_state(step, folder), folder.read_tensors(WEIGHTS)
-    shards = [folder.read_tensors(name) for name in folder.names if _SHARD.fullmatch(name)]  # ascending
+    shards = [folder.read_tensors(name) for name in shards_of(folder)]
     for name in {name for shard in shards for name in shard}:
         weights[name] = torch.cat([shard[name] for shard in shards])
     return Weights(step, weights, state)
+
+
+def tensor_pieces(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    """A safetensors file in pieces that share the tensors' memory: its header, and each tensor's numbers."""
+    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    header: JsonObject = {}
+    end = 0
+    for name, tensor in plain.items():
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json_bytes(header)
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for tensor in plain.values():
+        if tensor.numel():
+            yield tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def shards_of(folder: SealedFolder) -> list[str]:
+    """The files of the entity table's shards, in their order."""
+    return [name for name in folder.names if _SHARD.fullmatch(name)]
+
+
+def _is_to_map(folder: SealedFolder, mapped: bool | None) -> bool:
+    return sum(map(folder.size_of, shards_of(folder))) >= MAPPED_FROM if mapped is None else mapped
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tuckerkg.storage.checkpoints import FOLDER as CHECKPOINTS
-from tuckerkg.storage.run_folder import DATA, METRICS, SETTINGS, RunFolder
+from tuckerkg.storage.linking import link_file, regular_files
+from tuckerkg.storage.run_folder import DATA, GRAPH, METRICS, SETTINGS, RunFolder
 from tuckerkg.storage.sealed_folder import explained, refusal, sync_folder
 
 FOLDER = "members"
@@ -38,10 +39,12 @@ def copy_member(folder: RunFolder, step: int, place: Path) -> None:
     checkpoint = folder.checkpoints.folder(step)
     with explained(f"Cannot copy {folder.path} to {place}"):
         place.mkdir(parents=True)
-        for sealed, name in ((folder.path / DATA, DATA), (checkpoint, f"{CHECKPOINTS}/step-{step:08d}")):
+        sealed = [(folder.path / DATA, DATA), (checkpoint, f"{CHECKPOINTS}/step-{step:08d}")]
+        sealed += [(folder.path / GRAPH, GRAPH)] if folder.graph is not None else []
+        for source, name in sealed:
             (place / name).mkdir(parents=True)
-            for file in _files(sealed):
-                _link(file, place / name / file.name)
+            for file in regular_files(source):
+                link_file(file, place / name / file.name)
         for name in (SETTINGS, METRICS):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, place / name)
@@ -78,16 +81,3 @@ def _member(path: Path) -> RunFolder:
     if path.is_symlink():  # it could lead to the blend itself
         raise refusal(f"{path}: is a link; a member of a blend is a folder inside it. Blend the runs again.")
     return RunFolder.open(path)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for entry in sorted(folder.iterdir()):
-        if entry.is_file() and not entry.is_symlink():
-            yield entry
-
-
-def _link(file: Path, place: Path) -> None:
-    try:
-        os.link(file, place)
-    except OSError:  # another file system, or one without hard links
-        shutil.copyfile(file, place)

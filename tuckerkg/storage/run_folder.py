@@ -2,11 +2,14 @@
 
     RUN/settings.json          the whole settings of the run
     RUN/data/                  sealed: vocabulary, titles, read report, one safetensors file per split
+    RUN/graph/                 sealed, instead of these: facts and names in shards, as ``tuckerkg ingest`` wrote them
     RUN/checkpoints/step-N/    sealed, one per save: weights, optimizer, state
     RUN/best.json              the step with the best validation MRR
     RUN/calibration/           sealed: fitted probabilities, by checkpoint and version
+    RUN/tables/, RUN/index/    sealed: a table to be mapped, an index of candidates; derived, made where they are wanted
     RUN/metrics.jsonl          one JSON object per line
     RUN/refit_of/              sealed, of a refit: what is known of the run before (``run_before.py``)
+    RUN/decisions.jsonl        what people decided about predicted facts (``review/decisions.py``)
     RUN/members/               of a blend: the runs that it is made of
     RUN/.lock                  held while training
 
@@ -19,6 +22,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +33,11 @@ import safetensors.numpy
 import safetensors.torch
 from torch import Tensor
 
+from tuckerkg.data.shards import ShardedGraph
 from tuckerkg.errors import did_you_mean
 from tuckerkg.storage.checkpoints import FOLDER as CHECKPOINTS
 from tuckerkg.storage.checkpoints import Checkpoints
+from tuckerkg.storage.linking import link_sealed
 from tuckerkg.storage.lock import HOLDER, LOCK, held
 from tuckerkg.storage.metrics_log import MetricsLog
 from tuckerkg.storage.sealed_folder import (
@@ -49,7 +55,7 @@ from tuckerkg.types import JsonObject
 from tuckerkg.version import VERSION
 
 Ids = npt.NDArray[np.int64]
-SETTINGS, DATA, METRICS = "settings.json", "data", "metrics.jsonl"
+SETTINGS, DATA, METRICS, GRAPH = "settings.json", "data", "metrics.jsonl", "graph"
 PROGRAM = "program.json"  # of the data: which version of the program made the run
 
 
@@ -81,8 +87,6 @@ class RunFolder:
         Raises:
             RunFolderError: the place is taken, in use or cannot be written (see ``check_place``).
         """
-        path = Path(path)
-        check_place(path)
         titles = {"entity_titles": dict(entity_titles or {}), "relation_titles": dict(relation_titles or {})}
         files = {
             "entities.json": json_bytes(list(entities)),
@@ -92,6 +96,20 @@ class RunFolder:
             PROGRAM: json_bytes({"tuckerkg": VERSION}),
             **{f"{name}.safetensors": _split_bytes(name, triples) for name, triples in splits.items()},
         }
+        return cls._create(Path(path), settings, files, None)
+
+    @classmethod
+    def create_in_shards(cls, path: Path, settings: JsonObject, graph: Path) -> RunFolder:
+        """Write a new run folder whose facts are those of a folder of shards: its files are linked, or copied.
+
+        Raises:
+            RunFolderError: as for ``create``.
+        """
+        return cls._create(Path(path), settings, {PROGRAM: json_bytes({"tuckerkg": VERSION})}, graph)
+
+    @classmethod
+    def _create(cls, path: Path, settings: JsonObject, files: Mapping[str, bytes], graph: Path | None) -> RunFolder:
+        check_place(path)
         text = json.dumps(settings, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         with explained(f"Cannot make {path}"):
             path.mkdir(parents=True, exist_ok=True)
@@ -99,6 +117,8 @@ class RunFolder:
             check_unused(path)  # again: another process may have been quicker
             clean_temporaries(path)
             write_sealed(path / DATA, files)
+            if graph is not None:
+                link_sealed(graph, path / GRAPH)
             with explained(f"Cannot make {path / CHECKPOINTS}"):
                 (path / CHECKPOINTS).mkdir(exist_ok=True)
             # Last, because its presence makes this a run folder.
@@ -125,25 +145,40 @@ class RunFolder:
             raise refusal(f"{path / SETTINGS}: holds no settings, an object of names and values was expected.")
         return cls(path, settings)
 
+    @cached_property
+    def graph(self) -> ShardedGraph | None:
+        """Facts and names of a run that was made of shards; the rest of this class joins them. None: they are in data.
+
+        Raises:
+            RunFolderError: it is damaged.
+        """
+        return ShardedGraph(self.path / GRAPH) if (self.path / GRAPH).is_dir() else None
+
+    def num_entities(self) -> int:
+        """How many entity labels there are."""
+        return len(self.entities()) if self.graph is None else self.graph.num_entities
+
     def entities(self) -> list[str]:
         """The entity labels; the position is the id."""
-        return self._labels("entities.json")
+        return self._labels("entities.json") if self.graph is None else self.graph.all_names()
 
     def relations(self) -> list[str]:
         """The relation labels, without inverses; the position is the id."""
+        if self.graph is not None:
+            return list(self.graph.relations()["name"].to_list())
         return self._labels("relations.json")
 
     def entity_titles(self) -> dict[str, str]:
         """Readable titles of entities by label; not every label has one."""
-        return self._object("titles.json", "entity_titles")
+        return self._object("titles.json", "entity_titles") if self.graph is None else self.graph.entity_titles()
 
     def relation_titles(self) -> dict[str, str]:
         """Readable titles of relations by label; not every label has one."""
-        return self._object("titles.json", "relation_titles")
+        return self._object("titles.json", "relation_titles") if self.graph is None else self.graph.relation_titles()
 
     def report(self) -> JsonObject:
         """What the reader counted when the data were read."""
-        return self._object("report.json")
+        return self._object("report.json") if self.graph is None else self.graph.report().as_dict()
 
     def made_by(self) -> str | None:
         """The version of tuckerkg that made it; None where it does not say."""
@@ -151,6 +186,8 @@ class RunFolder:
 
     def split(self, name: str) -> Ids:
         """The triples [n, 3] of one split; the files of the others are not touched."""
+        if self.graph is not None:
+            return self.graph.split(name)
         file = f"{name}.safetensors"
         splits = [known.removesuffix(".safetensors") for known in self._data.names if known.endswith(".safetensors")]
         if name not in splits:
@@ -240,7 +277,7 @@ def check_unused(path: Path) -> None:
         return
     if is_run(path):
         raise refusal(f"{path}: already holds a run. Go on with it by --resume, or choose another --out.")
-    ours = {DATA, CHECKPOINTS, LOCK, HOLDER}
+    ours = {DATA, GRAPH, CHECKPOINTS, LOCK, HOLDER}
     foreign = [entry.name for entry in path.iterdir() if entry.name not in ours and not is_temporary(entry.name)]
     foreign += [f"{CHECKPOINTS}/{entry.name}" for entry in path.glob(f"{CHECKPOINTS}/*")]
     if foreign:

@@ -98,12 +98,22 @@ def begin_sealed(path: Path) -> Path:
     return temporary
 
 
-def write_part(temporary: Path, name: str, data: bytes) -> JsonObject:
-    """Write one file of a folder that is not sealed yet; what the manifest has to say of it."""
+def write_part(temporary: Path, name: str, *pieces: bytes | memoryview) -> JsonObject:
+    """Write one file of a folder that is not sealed yet, of pieces; what the manifest has to say of it."""
     _check_name(temporary, name)
+    digest = hashlib.sha256()
     with explained(f"Cannot write {temporary}"):
-        write_synced(temporary / name, data)
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        write_synced(temporary / name, *pieces)
+    for piece in pieces:
+        digest.update(piece)
+    return {"sha256": digest.hexdigest(), "bytes": sum(len(piece) for piece in pieces)}
+
+
+def file_entry(path: Path) -> JsonObject:
+    """Have a file on the disk that was written already; what the manifest has to say of it."""
+    with explained(f"Cannot write {path}"), path.open("rb") as content:
+        os.fsync(content.fileno())
+        return {"sha256": hashlib.file_digest(content, "sha256").hexdigest(), "bytes": path.stat().st_size}
 
 
 def seal(temporary: Path, path: Path, entries: Mapping[str, JsonObject]) -> None:
@@ -130,10 +140,7 @@ def seal_files(folder: Path, path: Path) -> None:
         entries = {}
         for file in sorted(folder.iterdir()):
             _check_name(path, file.name)
-            with file.open("rb") as content:
-                os.fsync(content.fileno())
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
-            entries[file.name] = {"sha256": digest, "bytes": file.stat().st_size}
+            entries[file.name] = file_entry(file)
         manifest = _sealed_bytes(FORMAT, entries)
         if len(manifest) > _MANIFEST_LIMIT:
             raise refusal(f"{path}: {len(entries):,} files are too many for one folder.")
@@ -185,10 +192,11 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file and have it on the disk, not only in memory, before returning."""
+def write_synced(path: Path, *pieces: bytes | memoryview) -> None:
+    """Write a new file of some pieces and have it on the disk, not only in memory, before returning."""
     with path.open("xb") as file:
-        file.write(data)
+        for piece in pieces:
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
 
@@ -330,6 +338,11 @@ class SealedFolder:
         """The files the manifest lists, sorted."""
         return sorted(self._entries)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the manifest says of all files."""
+        return hashlib.sha256(_canonical(self._entries)).hexdigest()
+
     def read_bytes(self, name: str) -> bytes:
         """The content of one file, its size and SHA-256 verified."""
         entry = self._entry(name)
@@ -347,6 +360,22 @@ class SealedFolder:
             raise refusal(f"{self.path / name}: is not a regular file. Put the file itself in its place.")
         self._check_bytes(name, status.st_size)
         return self.path / name
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what all files are, as the manifest says: what is derived from them keeps it."""
+        return hashlib.sha256(_canonical(self._entries)).hexdigest()
+
+    def size_of(self, name: str) -> int:
+        """How many bytes a file has, as the manifest says."""
+        return int(self._entry(name)["bytes"])
+
+    def checked_file(self, name: str) -> Path:
+        """The path of a file whose size and SHA-256 are verified, in constant memory."""
+        path = self.sized_file(name)
+        with explained(f"Cannot read {path}"), path.open("rb") as file:
+            self._check_digest(name, hashlib.file_digest(file, "sha256").hexdigest())
+        return path
 
     def _entry(self, name: str) -> JsonObject:
         entry = self._entries.get(name)
@@ -404,8 +433,7 @@ class SealedFolder:
         """Verify every file, and that there is none more and none less."""
         self.check_listing()
         for name in self.names:
-            with self.sized_file(name).open("rb") as file:
-                self._check_digest(name, hashlib.file_digest(file, "sha256").hexdigest())
+            self.checked_file(name)
 
 
 def _refuse_link(path: Path) -> None:

@@ -24,7 +24,7 @@ def check_weights(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[Se
             raise refusal(f"weights: tensor {name!r} has shape {list(tensor.shape)}, the model needs {list(shape)}.")
         if tensor.dtype != dtype:
             raise refusal(f"weights: tensor {name!r} has dtype {tensor.dtype}, the model needs {dtype}.")
-        if (dtype.is_floating_point or dtype.is_complex) and not bool(torch.isfinite(tensor).all()):
+        if (dtype.is_floating_point or dtype.is_complex) and not _is_finite(tensor):
             raise refusal(f"weights: tensor {name!r} holds NaN or infinite values. Use an earlier checkpoint.")
     for name in tensors:
         if name not in expected:
@@ -45,8 +45,16 @@ def check_entity_rows(tensors: Mapping[str, Tensor], name: str, num_entities: in
         )
 
 
-def restore_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load weights after checking every name, shape, type and value."""
+def restore_weights(model: nn.Module, weights: Mapping[str, Tensor], *, in_place: bool = False) -> None:
+    """Load weights after checking every name, shape, type and value.
+
+    With ``in_place`` the model takes the tensors themselves instead of copies, as those of a mapped file.
+    """
     expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}
     check_weights(weights, expected)
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=in_place)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """In parts, so that a large table needs no mask of its size."""
+    return all(bool(torch.isfinite(part).all()) for part in tensor.reshape(-1).split(1 << 22))

@@ -63,7 +63,7 @@ class Loop:
         self.folder, self.settings, self.callback, self.interruptions = folder, settings, callback, interruptions
         self.device = choose_device(settings.train.device)
         self.relations = folder.relations()
-        self.splits = {name: folder.split(name) for name in ("train", "valid")}
+        self.splits = self.read_splits()
         torch.manual_seed(settings.train.seed)
         self.build()
         self.steps_per_epoch = self.batches.steps_per_epoch
@@ -71,10 +71,14 @@ class Loop:
         self.state = State()
         self.losses: list[float] = []
 
+    def read_splits(self) -> dict[str, np.ndarray]:
+        """The triples that training and validation read."""
+        return {name: self.folder.split(name) for name in ("train", "valid")}
+
     def build(self) -> None:
         """Make the model, its optimizer, what is minimized, the batches and the validation."""
         settings, train = self.settings, self.splits["train"]
-        model = build_model(settings, len(self.folder.entities()), len(self.relations)).to(self.device)
+        model = build_model(settings, self.folder.num_entities(), len(self.relations)).to(self.device)
         self.model: Any = model
         self.optimizer = ModelOptimizer(model, settings.train.optimizer, settings.train.lr)
         self.objective: Minimized
@@ -97,11 +101,15 @@ class Loop:
                         self.save()
                     if self.state.step >= self.total_steps or self._out_of_patience():
                         return self.state
-                    self._step(batches.batch(self.state.step).to(self.device))
+                    self._step(self.complete(batches.batch(self.state.step)).to(self.device))
                     self.check_interruptions()
         except TrainingInterrupted:
             self.save()
             raise
+
+    def complete(self, batch: StepBatch) -> StepBatch:
+        """What is left to do for a batch outside the worker that makes batches."""
+        return batch
 
     def check_interruptions(self) -> None:
         """Raise TrainingInterrupted where it is asked for."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from tuckerkg.config.build import AnyModel, build_scorer
 from tuckerkg.config.settings import Settings
-from tuckerkg.evaluation.metrics import Evaluation, evaluation_of
+from tuckerkg.evaluation.metrics import Evaluation, Flags, evaluation_of
 from tuckerkg.evaluation.protocol import describe_protocol, seen_entities
 from tuckerkg.evaluation.ranking import Ranks, rank
 from tuckerkg.graph.known_tails import KnownTails
@@ -30,9 +30,9 @@ class Validation:
         self.settings, self.model, self.splits, self.relations = settings, model, splits, relations
         self.known = KnownTails.from_splits(list(splits.values()), model.num_relations)
         self.graph = model.message_graph(splits["train"])
-        self.asked = _some(splits["valid"], settings.train.validate_on)
+        self.asked = some_triples(splits["valid"], settings.train.validate_on)
         self.has_questions = len(self.asked) > 0
-        self.seen = seen_entities(splits["train"], model.num_entities)
+        self.seen: Flags = seen_entities(splits["train"], model.num_entities)
         self.protocol = describe_protocol(
             splits,
             split="valid",
@@ -59,7 +59,7 @@ class Validation:
         return rank(scorer, self.asked, self.known, progress=progress)
 
 
-def _some(triples: np.ndarray, most: int) -> np.ndarray:
+def some_triples(triples: np.ndarray, most: int) -> np.ndarray:
     """Random rows, the same whenever they are asked for, whatever the seed of training; 0: all."""
     if not most or most >= len(triples):
         return triples

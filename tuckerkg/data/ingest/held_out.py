@@ -9,27 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.data.ingest.arrays import TripleWriter, id_type
+from tuckerkg.data.ingest.hashing import GAMMA, mixed
 from tuckerkg.data.ingest.triples import part_name, pieces
 from tuckerkg.data.shards import Ids
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.types import ProgressFunction
-
-# Odd constants of SplitMix64 (Steele, Lea and Flood, 2014).
-GAMMA, MIX_1, MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def draws(triples: Ids, seed: int) -> npt.NDArray[np.float64]:
     """A number in [0, 1) for each triple ``[n, 3]`` that depends on its ids and the seed alone."""
     state = np.full(len(triples), np.uint64(seed))
     for column in range(3):
-        state = _mixed(state + GAMMA + triples[:, column].astype(np.uint64))
+        state = mixed(state + GAMMA + triples[:, column].astype(np.uint64))
     return (state >> np.uint64(11)) / float(1 << 53)
-
-
-def _mixed(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    state = (state ^ (state >> np.uint64(30))) * MIX_1
-    state = (state ^ (state >> np.uint64(27))) * MIX_2
-    return np.asarray(state ^ (state >> np.uint64(31)))
 
 
 def hold_out(

@@ -1,10 +1,10 @@
-"""Predicted facts to files: TSV, JSON, JSON lines, Parquet, and N-Triples with the confidence of each statement."""
+"""Predicted facts to files: TSV, CSV, JSON, JSON lines, Parquet, and N-Triples with each statement's confidence."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from tuckerkg.storage.sealed_folder import write_atomic
 if TYPE_CHECKING:
     import polars as pl
 
-NAMES = ("head", "relation", "tail", "head_label", "relation_label", "tail_label")
+TEXTS = ("head", "relation", "tail", "head_label", "relation_label", "tail_label", "by", "note")  # what people wrote
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
 OURS = "urn:tuckerkg:"
@@ -46,7 +46,7 @@ def write_predictions(facts: Sequence[Prediction] | pl.DataFrame, path: Path, *,
     check_output(path)
     kind, frame = path.suffix.lower(), as_frame(facts)
     try:
-        write_atomic(path, tsv(frame, guard=guard) if kind == ".tsv" else WRITERS[kind](frame))
+        write_atomic(path, GUARDED[kind](frame, guard=guard) if kind in GUARDED else WRITERS[kind](frame))
     except OSError as error:
         raise TuckerkgError(f"--out {path}: cannot be written: {error.strerror}") from error
 
@@ -63,21 +63,34 @@ def tsv(facts: Sequence[Prediction] | pl.DataFrame, *, guard: bool = True) -> by
 
     ``guard`` puts an apostrophe before a name that a spreadsheet would run as a formula.
     """
+    return ("\n".join(map("\t".join, _rows_of_cells(as_frame(facts), guard))) + "\n").encode()
+
+
+def comma_separated(facts: Sequence[Prediction] | pl.DataFrame, *, guard: bool = True) -> bytes:
+    """As ``tsv`` with commas, and quotation marks where they are needed."""
+    import csv  # noqa: PLC0415
+    import io  # noqa: PLC0415
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(_rows_of_cells(as_frame(facts), guard))
+    return text.getvalue().encode()
+
+
+def _rows_of_cells(frame: pl.DataFrame, guard: bool) -> Iterator[Sequence[str]]:
     import polars as pl  # noqa: PLC0415 - half a second that --help need not wait for
 
-    frame = as_frame(facts)
     columns = []
     for name in frame.columns:
         values = frame[name].to_list()
-        if name in NAMES:
+        if name in TEXTS:
             cells = {value: _cell(value, guard=guard) for value in set(values)}
             columns.append([cells[value] for value in values])
         elif frame.schema[name] == pl.String:
             columns.append([value or "" for value in values])
         else:
             columns.append([_number(value) for value in values])
-    lines = ["\t".join(frame.columns), *map("\t".join, zip(*columns, strict=True))]
-    return ("\n".join(lines) + "\n").encode()
+    yield frame.columns
+    yield from zip(*columns, strict=True)
 
 
 def _number(value: float | None) -> str:
@@ -121,8 +134,9 @@ def _n_triples(frame: pl.DataFrame) -> bytes:
             f"{about} <{RDF}subject> {head} .",
             f"{about} <{RDF}predicate> {relation} .",
             f"{about} <{RDF}object> {tail} .",
-            f'{about} <{OURS}probability> "{probability:.6g}"^^<{DOUBLE}> .',
         ]
+        if probability is not None:
+            lines.append(f'{about} <{OURS}probability> "{probability:.6g}"^^<{DOUBLE}> .')
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
@@ -149,8 +163,10 @@ def _is_literal(label: str) -> bool:
 
 WRITERS: dict[str, Callable[[pl.DataFrame], bytes]] = {
     ".tsv": tsv,
+    ".csv": comma_separated,
     ".json": _json,
     ".jsonl": _json_lines,
     ".parquet": _parquet,
     ".nt": _n_triples,
 }
+GUARDED = {".tsv": tsv, ".csv": comma_separated}  # what spreadsheets open

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tuckerkg.evaluation.ranking import ScoredChunk, questions_at_once, score_chunks
-from tuckerkg.graph.known_tails import KnownTails, rows_of
+from tuckerkg.evaluation.ranking import questions_at_once, score_chunks
+from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.graph.type_constraints import open_questions
 from tuckerkg.inference.answers.columns import Answers
+from tuckerkg.inference.answers.search import ExactSearch, Search, SearchWeigher
 from tuckerkg.kernels.topk import top_of_rows
 from tuckerkg.nn.contracts import Scorer
 from tuckerkg.probability.calibration import Calibration
 from tuckerkg.probability.features import GraphFacts
-from tuckerkg.probability.shares import log_shares
 from tuckerkg.probability.verdicts import VERDICTS
 from tuckerkg.probability.weigher import Found, Weigher
 from tuckerkg.types import ProgressFunction, Verdict
 
+Searches: TypeAlias = Callable[[Scorer, GraphFacts], Search]
 MEASURED = 0.5  # seconds of asking that tell how long the rest takes
 CANDIDATES = 10  # least number of a question's answers, by score, that probabilities put in order
 PER_QUESTION = 100  # answers of one question among the best facts of many, at most, unless there are few questions
@@ -40,10 +42,17 @@ class AnswerFinder:
         scorer: scores every entity as the answer to a question.
         splits: all triples that count as known; the first ones are those that the scorer has seen.
         calibration: turns scores into probabilities.
+        searches: makes what finds the best answers by score.
     """
 
-    def __init__(self, scorer: Scorer, splits: Sequence[np.ndarray], calibration: Calibration | None = None) -> None:
-        self.scorer, self.splits = scorer, tuple(splits)
+    def __init__(
+        self,
+        scorer: Scorer,
+        splits: Sequence[np.ndarray],
+        calibration: Calibration | None = None,
+        searches: Searches = ExactSearch,
+    ) -> None:
+        self.scorer, self.splits, self.searches = scorer, tuple(splits), searches
         self.calibration = calibration or Calibration()
         self.num_entities, self.num_relations = scorer.num_entities, scorer.num_relations
         self.triples = np.concatenate(self.splits)
@@ -63,7 +72,12 @@ class AnswerFinder:
     @cached_property
     def weigher(self) -> Weigher:
         """Gives facts their probabilities."""
-        return Weigher(self.scorer, self.graph, self.calibration)
+        return SearchWeigher(self.scorer, self.graph, self.calibration, self.search)
+
+    @cached_property
+    def search(self) -> Search:
+        """Finds the best answers by score."""
+        return self.searches(self.scorer, self.graph)
 
     def answers(
         self,
@@ -86,11 +100,7 @@ class AnswerFinder:
             if progress is not None:
                 progress(start + done * len(queries) // max(of, 1), total)
 
-        parts = []
-        for chunk, totals in self._chunks(queries, known, typed, tell):
-            count = max(int(k[chunk.first : chunk.first + len(chunk.heads)].max()), CANDIDATES)
-            parts.append(_best_of_rows(chunk, totals, count))
-        found = Found.joined(parts)
+        found = Found.joined(self.search.best(queries, known, typed, k.clamp(min=CANDIDATES), tell))
         logits = (
             self.weigher.logits(found, lambda done, of: tell(done, of, len(queries)))
             if joined
@@ -156,8 +166,7 @@ class AnswerFinder:
         """
         best = torch.full((len(questions),), -torch.inf, dtype=torch.float64)
         shown, limited = (torch.full((len(questions),), flag) for flag in (False, typed))
-        for chunk, totals in self._chunks(questions, shown, limited, progress):
-            found = _best_of_rows(chunk, totals, 1)
+        for found in self.search.best(questions, shown, limited, torch.ones(len(questions)).long(), progress):
             best[found.questions] = self.weigher.logits_of_question(found)
         return best
 
@@ -207,13 +216,13 @@ class AnswerFinder:
 
     def logits_of(self, facts: Tensor, calibration: Calibration) -> Tensor:
         """Logits ``[n]`` of facts ``[n, 3]`` by another calibration."""
-        return Weigher(self.scorer, self.graph, calibration).logits(
+        return SearchWeigher(self.scorer, self.graph, calibration, self.search).logits(
             self._weighed_facts(facts, torch.arange(len(facts)))
         )
 
     def _weighed_facts(self, facts: Tensor, questions: Tensor) -> Found:
         heads, relation_ids, tails = facts.unbind(1)
-        scores, shares = log_shares(self.scorer, heads, relation_ids, tails, self.known)
+        scores, shares = self.search.log_shares(heads, relation_ids, tails)
         return Found(questions, heads, relation_ids, tails, scores, shares)
 
     def shortlist_size(self, k: int) -> int:
@@ -232,35 +241,12 @@ class AnswerFinder:
         per_question = min(count, max(PER_QUESTION, 2 * -(-count // max(len(queries), 1))))
         best, best_logits = Found.joined([]), torch.empty(0, dtype=torch.float64)
         shown, limited = (torch.full((len(queries),), flag) for flag in (known, typed))
-        for chunk, totals in self._chunks(queries, shown, limited, progress):
-            found = _best_of_rows(chunk, totals, per_question)
+        counts = torch.full((len(queries),), per_question)
+        for found in self.search.best(queries, shown, limited, counts, progress):
             logits = torch.cat([best_logits, self.weigher.logits_of_question(found)])
             order = torch.sort(logits, descending=True, stable=True).indices[:count]
             best, best_logits = Found.joined([best, found]).rows(order), logits[order]
         return best
-
-    def _chunks(
-        self, queries: Tensor, known: Tensor, typed: Tensor, progress: ProgressFunction | None = None
-    ) -> Iterator[tuple[ScoredChunk, Tensor]]:
-        """Chunks of ``queries [Q, 2]`` without the answers that are not wanted, and the log of all candidates' sum.
-
-        ``known [Q]`` says whose known facts are wanted, ``typed [Q]`` who takes only entities seen in that place.
-        """
-        for chunk in score_chunks(self.scorer, queries[:, 0], queries[:, 1], self.known, progress=progress):
-            totals = torch.logsumexp(chunk.scores, 1).double()  # over all candidates, before any is left out
-            span = slice(chunk.first, chunk.first + len(chunk.heads))
-            offsets, tails = chunk.known
-            rows = rows_of(offsets)
-            hidden = ~known[span][rows]
-            chunk.scores[rows[hidden], tails[hidden]] = -torch.inf
-            limited = typed[span].nonzero()[:, 0]
-            if len(limited) == len(chunk.heads):
-                self.graph.types.leave_only(chunk.scores, chunk.heads, chunk.relation_ids)
-            elif len(limited):
-                part = chunk.scores[limited]
-                self.graph.types.leave_only(part, chunk.heads[limited], chunk.relation_ids[limited])
-                chunk.scores[limited] = part
-            yield chunk, totals
 
     def _all_pairs(self) -> np.ndarray:
         heads, relation_ids = np.meshgrid(np.arange(self.num_entities), np.arange(self.num_relations), indexing="ij")
@@ -278,21 +264,6 @@ class AnswerFinder:
             self.weigher.basis(found, joined),
             self.known.hold(*facts.unbind(1)),
         )
-
-
-def _best_of_rows(chunk: ScoredChunk, totals: Tensor, count: int) -> Found:
-    """The ``count`` best answers by score to each question of a chunk, fewer where fewer are left."""
-    best, places = top_of_rows(chunk.scores, min(count, chunk.scores.shape[1]))
-    rows, columns = (best > -torch.inf).nonzero().unbind(1)
-    scores = best[rows, columns]
-    return Found(
-        chunk.first + rows,
-        chunk.heads[rows],
-        chunk.relation_ids[rows],
-        places[rows, columns],
-        scores,
-        scores.double() - totals[rows],
-    )
 
 
 def _by_question(answers: Answers, logits: Tensor, k: Tensor) -> Answers:

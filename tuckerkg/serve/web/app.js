@@ -103,6 +103,10 @@ async function followMissing(place, signal) {
         place.replaceChildren(...(found.chosen === "all" ? [] : [part]), answerList(found.answers));
         return;
       }
+      if (found.state === "failed") {
+        place.replaceChildren(make("p", {}, shown(`The search has failed: ${found.reason}`)));
+        return;
+      }
       const share = found.total ? ` ${Math.floor((100 * found.done) / found.total)} %` : "";
       place.replaceChildren(make("p", { class: "soft" }, `Looking through the whole graph …${share}`));
       await new Promise((resolve) => setTimeout(resolve, 700));

@@ -1,4 +1,4 @@
-"""The verb that makes a run of several."""
+"""The verbs that make a run of others: of several, or of one on all facts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli.options import JsonOption, PluginOption, load_run, log
+from tuckerkg.cli.options import JsonOption, PluginOption, RunArgument, load_run, log, training_progress
 from tuckerkg.errors import printable_json
 from tuckerkg.types import JsonObject
 
@@ -49,3 +49,20 @@ def blend(
     if compared is not None:
         tables.show_comparison(compared, 0)
     print(f"next: tuckerkg evaluate {out}")
+
+
+def refit(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="The run folder to write.", show_default=False)],
+    plugins: PluginOption = None,
+) -> None:
+    """Train once more on all facts, held-out and added ones too, for use in production.
+
+    Settings and the number of epochs are those that validation chose; nothing is left to measure the new run on, so
+    figures and probabilities of the run before are kept. Ctrl-C saves; `tuckerkg train --resume` continues. Example:
+    `tuckerkg refit runs/mine --out runs/production`.
+    """
+    from tuckerkg import api
+    from tuckerkg.cli.train import show_trained
+
+    show_trained(api.refit_run(load_run(run), out=out, callback=training_progress(), log=print))

@@ -88,16 +88,15 @@ class ShardBinary(ShardLoss):
 
     def __init__(self, loss: BinaryCrossEntropy | BinaryCrossEntropyAll, candidates: float) -> None:
         self.once, self.smoothing, self.candidates = loss.marks_known, loss.label_smoothing, candidates
-        self._gradient: dict[int, Tensor] = {}
 
     def begin(self, part: ShardScores) -> tuple[Tensor, Tensor | None]:
-        """Everything."""
+        """Everything: the gradient takes the place of the scores."""
         counts = torch.ones_like(part.counts) if self.once else part.counts
         total = part.scores.new_tensor(self.candidates)
         value, gradient = binary(
             part.scores, part.rows, part.positives, counts, self.smoothing, part.weights, candidates=total
         )
-        self._gradient[id(part)] = gradient
+        assert gradient is part.scores
         return value, None
 
     def common(self, sums: Tensor, counts: Tensor) -> Tensor:
@@ -105,8 +104,8 @@ class ShardBinary(ShardLoss):
         return counts.new_zeros(())
 
     def finish(self, part: ShardScores, own: Tensor | None, sums: Tensor | None) -> Tensor:
-        """What ``begin`` found."""
-        return self._gradient.pop(id(part))
+        """What ``begin`` left."""
+        return part.scores
 
 
 def _joined(sums: Tensor) -> tuple[Tensor, Tensor]:

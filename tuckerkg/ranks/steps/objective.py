@@ -20,10 +20,10 @@ from tuckerkg.kernels.dot_product import DotProduct
 from tuckerkg.losses.objective import Objective
 from tuckerkg.losses.regularizers import BatchVectors, Orthogonality
 from tuckerkg.losses.streaming import CHUNK_SCORES
-from tuckerkg.ranks.exchange import all_rows, own_rows
-from tuckerkg.ranks.losses import ShardLoss, ShardScores, shard_loss
 from tuckerkg.ranks.model import ShardedModel
 from tuckerkg.ranks.partition import Partition, pairwise_sum
+from tuckerkg.ranks.steps.exchange import all_rows, own_rows
+from tuckerkg.ranks.steps.losses import ShardLoss, ShardScores, shard_loss
 
 
 class ShardedObjective:
@@ -45,26 +45,31 @@ class ShardedObjective:
             heads = _some_rows(candidates, batch.heads, bounds, partition)
         queries = shared.decoder.query(heads, relations, batch.relation_ids, batch.groups)
         value = self._loss(model, batch, queries, candidates, bounds)
+        if not self.objective.regularizers:
+            return value
+        if encoded is None and self._reads_entities:
+            encoded = all_rows(candidates, _sizes(bounds), partition)
+        embeddings = encoded
+        if shared.encoder.uses_graph and self._reads_entities:
+            embeddings = all_rows(rows, _sizes(partition.bounds(batch.entity_ids)), partition)
+        unread = queries.new_empty(0, 0)
+        vectors = BatchVectors(
+            batch,
+            unread if embeddings is None else embeddings,
+            shared.relations,
+            heads,
+            queries,
+            unread if encoded is None else encoded,
+            relations,
+        )
         for regularizer in self.objective.regularizers:
-            needs_rows = not isinstance(regularizer, Orthogonality)
-            everything = encoded
-            if needs_rows and everything is None:
-                everything = all_rows(candidates, _sizes(bounds), partition)
-            embeddings = everything
-            if needs_rows and shared.encoder.uses_graph:
-                embeddings = all_rows(rows, _sizes(partition.bounds(batch.entity_ids)), partition)
-            none = queries.new_empty(0, 0)
-            vectors = BatchVectors(
-                batch,
-                none if embeddings is None else embeddings,
-                shared.relations,
-                heads,
-                queries,
-                none if everything is None else everything,
-                relations,
-            )
             value = value + regularizer(vectors)
         return value
+
+    @property
+    def _reads_entities(self) -> bool:
+        """Whether a penalty reads the entities of the batch, which are then sent to every rank."""
+        return not all(isinstance(regularizer, Orthogonality) for regularizer in self.objective.regularizers)
 
     def _loss(
         self, model: ShardedModel, batch: Batch, queries: Tensor, candidates: list[Tensor], bounds: list[int]

@@ -1,0 +1,1 @@
+"""Ranks that ask one run together, each with a part of its entities."""

@@ -1,0 +1,1 @@
+"""What a training step minimizes on ranks, and how rows move: the loss over shards, its exchanges, the optimizer."""

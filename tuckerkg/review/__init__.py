@@ -1,0 +1,1 @@
+"""What people decide about predicted facts, kept beside the run."""
