@@ -27,7 +27,7 @@ from tuckerkg.nn.embedding_scorer import EmbeddingScorer
 
 
 def grown(scorer: EmbeddingScorer, count: int, noise: float) -> EmbeddingScorer:
-    """The same model over its entities and others made of them."""
+    """The same model over its entities, as they are encoded, and others made of them."""
     random = torch.Generator().manual_seed(0)
     table = scorer.entities
     chosen = torch.randint(len(table), (count - len(table),), generator=random)
@@ -35,8 +35,7 @@ def grown(scorer: EmbeddingScorer, count: int, noise: float) -> EmbeddingScorer:
     model = scorer.model
     bias = None if model.bias is None else torch.cat([model.bias.detach(), model.bias.detach()[chosen]])
     model.hold(torch.cat([table, table[chosen] + shift]), bias)
-    scorer.entities, scorer.num_entities = model.entities.detach(), count
-    return scorer
+    return EmbeddingScorer(model, scorer.train[:0])
 
 
 def milliseconds(action: Callable[[Tensor], object], questions: Tensor) -> float:

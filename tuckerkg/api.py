@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tuckerkg.automatic import choose_and_train
-from tuckerkg.config.build import build_embedding_model, build_model, build_objective
+from tuckerkg.config.build import build_model, build_objective
 from tuckerkg.config.registry import register
 from tuckerkg.config.settings import Settings, settings_of_run
 from tuckerkg.config.toml import load_settings
@@ -198,11 +198,16 @@ def prepare_in_shards(graph: ShardedGraph, settings: Settings, out: str | Path) 
             f"ranks.shards is {settings.ranks.shards}, and {graph.path} has {graph.num_shards} shards, which ranks "
             "share as they are; leave the setting out, or ingest again with other --shards"
         )
-    if settings.kind != "embedding":
-        raise SettingsError(f"kind {settings.kind}: reads all facts; load the folder as a dataset to train it")
+    if settings.kind != "embedding" and not settings.ranks.fanout:
+        raise SettingsError(
+            f"kind {settings.kind}: messages go along all facts, and no rank has those of a folder of shards; give "
+            "ranks.fanout, such as [20, 10]"
+        )
     Partition.of(graph.offsets.tolist(), Group())  # refuses a number that is no power of two
     with torch.device("meta"):
-        build_objective(settings, build_embedding_model(settings, 1, 1))
+        model = build_model(settings, 1, 1)
+        if isinstance(model, Model):
+            build_objective(settings, model)
     _check_start(settings)
     return RunFolder.create_in_shards(Path(out), settings.as_dict(), graph.path)
 

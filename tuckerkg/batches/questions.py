@@ -68,16 +68,16 @@ class QuestionBatches:
             Questions(
                 heads.copy(),
                 relations.copy(),
-                _starts(rows[asked], len(heads)),
+                starts_of(rows[asked], len(heads)),
                 known_tails[asked],
-                _starts(rows[~asked], len(heads)),
+                starts_of(rows[~asked], len(heads)),
                 known_tails[~asked],
                 seed,
             ),
         )
 
 
-def _starts(rows: np.ndarray, count: int) -> np.ndarray:
+def starts_of(rows: np.ndarray, count: int) -> np.ndarray:
     """Where the values of each row begin, ``[count + 1]``; ``rows`` ascend."""
     starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=count), out=starts[1:])

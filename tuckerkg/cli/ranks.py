@@ -54,7 +54,8 @@ def graph_in_shards(settings: Settings, ranks: int | None) -> ShardedGraph | Non
     from tuckerkg.data.shards import ShardedGraph, is_sharded
     from tuckerkg.ranks.group import is_started_for_ranks
 
-    on_ranks = settings.kind == "embedding" and (ranks is not None or is_started_for_ranks())
+    reads_shards = settings.kind == "embedding" or bool(settings.ranks.fanout)
+    on_ranks = reads_shards and (ranks is not None or is_started_for_ranks())
     return ShardedGraph(Path(settings.dataset)) if on_ranks and is_sharded(Path(settings.dataset)) else None
 
 

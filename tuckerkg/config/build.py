@@ -84,13 +84,17 @@ def build_training(settings: Settings, model: AnyModel, train: np.ndarray) -> tu
     """Build what a training step minimizes, and the batches of training triples ``[n, 3]``."""
     if isinstance(model, PathModel):
         paths = settings.paths
-        objective = QuestionObjective(hide=paths.hide, least_gradient=float(paths.least_gradient))
         sizes = model.num_entities, model.num_relations
-        return objective, QuestionBatches(
+        return build_question_objective(settings), QuestionBatches(
             train, *sizes, settings.train.seed, questions=paths.questions, answers=paths.answers
         )
     sought = build_objective(settings, model)
     return sought, build_batches(settings, model, sought.loss, train)
+
+
+def build_question_objective(settings: Settings) -> QuestionObjective:
+    """Build what a training step of a model that starts from the question minimizes."""
+    return QuestionObjective(hide=settings.paths.hide, least_gradient=float(settings.paths.least_gradient))
 
 
 def build_loss(settings: Settings) -> Loss:

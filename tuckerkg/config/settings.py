@@ -143,7 +143,8 @@ class RankSettings(Section):
     ranks; 0: one piece, for one process. The numbers do not depend on how many ranks share them."""
     fanout: tuple[Positive, ...] = Field(default=(), strict=False)
     """How many messages an entity receives in a layer, at most, random ones from its owner: a number for each layer,
-    such as [10, 5], that of the last layer first; none: all messages, from the facts that every rank then has."""
+    such as [10, 5], that of the last layer first; none: all messages, from the facts that every rank then has. With
+    kind=paths, how many facts are drawn for an entity by its distance from a question's head and answers."""
 
 
 class EvaluateSettings(Section):
@@ -261,7 +262,6 @@ class Settings(Section):
         default = Settings()
         given = {f"regularizer.{name}": bool(weight) for name, weight in self.regularizer.items()}
         given |= {name: getattr(self, name) != getattr(default, name) for name in TABLES_ONLY}
-        given["ranks.fanout"] = bool(self.ranks.fanout)
         given["train.precision"] = self.train.precision != default.train.precision
         for key in (key for key, is_given in given.items() if is_given):
             raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")

@@ -13,8 +13,10 @@ from tuckerkg.config.settings import Settings
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.blend_weights import BlendWeights, fit_blend
 from tuckerkg.evaluation.metrics import Evaluation
+from tuckerkg.evaluation.remembered import RememberedScores
 from tuckerkg.inference.run import Run, load
 from tuckerkg.nn.blend_scorer import BlendScorer
+from tuckerkg.nn.contracts import SlowToAsk
 from tuckerkg.storage.members import FOLDER, copy_member, made_whole
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.storage.same_data import check_same_data
@@ -52,6 +54,7 @@ def blend(
     opened = [run if isinstance(run, Run) else load(run) for run in runs]
     _check_members(opened)
     check_place(Path(out))
+    opened = [_remembering(run) for run in opened]  # validation's questions are asked three times and more
     alone = []
     for run in opened:
         log(f"{run.path}: validation MRR")
@@ -72,8 +75,10 @@ def blend(
     with made_whole(Path(out)) as place:
         made.write(place)
     blended = load(out)
+    for member, run in zip(blended.members, opened, strict=True):
+        member.scorer = run.scorer
     blended.calibration  # noqa: B018  (fits and stores it)
-    return blended
+    return load(out)
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,13 @@ def _check_members(runs: Sequence[Run]) -> None:
             f"{runs[0].path}: has no validation triples, and weights are fitted on them; blend runs that were trained "
             "with some held out"
         )
+
+
+def _remembering(run: Run) -> Run:
+    """The same run, whose scores are kept where they cost much."""
+    other = run._copy()
+    other.scorer = RememberedScores(run.scorer) if isinstance(run.scorer, SlowToAsk) else run.scorer
+    return other
 
 
 def _validation_mrr(run: Run) -> float:

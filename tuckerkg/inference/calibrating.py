@@ -29,7 +29,7 @@ def calibration_of(run: Run) -> Calibration:
         if found.fitted or not stored:  # else it is of an earlier version of the program
             return found
     fitted = fitted_on_validation(run)
-    if own_model:
+    if own_model and run.keeps:
         with suppress(RunFolderError):  # a run may be read-only
             run.folder.store_calibration(run.step, run.version, fitted.tensors())
     return fitted

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
@@ -107,14 +106,15 @@ class OpenedRun:
         restore_weights(empty, self._weights, in_place=True)
         return empty
 
-    def _opened_members(self) -> tuple[Self, ...]:
+    def _opened_members(self) -> tuple[OpenedRun, ...]:
         """The runs that a blend is made of, at the version that it is opened at."""
         weights = self._weights.get("weights")
         count = weights.shape[1] if weights is not None and weights.ndim == 2 and weights.shape[1] else 1
         check_weights(self._weights, {"weights": ((2 * len(self.relations), count), torch.float64)})
-        return tuple(
-            type(self)(folder, version=self.version, mapped=self.maps) for folder in member_folders(self.path, count)
-        )
+        return tuple(self._member(folder) for folder in member_folders(self.path, count))
+
+    def _member(self, folder: RunFolder) -> OpenedRun:
+        return type(self)(folder, version=self.version, mapped=self.maps)
 
     @property
     def model(self) -> AnyModel:

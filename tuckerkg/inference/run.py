@@ -70,6 +70,7 @@ class Run(OpenedRun):
     searches: Searches = ExactSearch
     labelled: LabelledFit | None = None  # what ``calibrate`` found
     base_rate: float | None = None  # the share of facts that are thought to be missing, where it is not that held out
+    keeps: bool = True  # whether probabilities that it fits are stored in its folder
     _trained: Run | None = None  # the run that ``on`` was called on
     _copied: Run | None = None  # kept, since a temporary run folder is removed together with its run
 

@@ -51,8 +51,14 @@ class EmbeddingScorer(Scorer):
     def compare(self, queries: Tensor) -> Tensor:
         """Raw scores ``[B, N]`` of ``queries [B, d_q]`` with all entities."""
         with torch.no_grad():
-            comparison, queries, candidates = self.model.comparison(queries, self.entities)
-            return comparison(queries, candidates)
+            scores = self.model.decoder.comparison(queries, self.entities)
+            return scores if self._bias is None else scores + self._bias
+
+    @cached_property
+    def _bias(self) -> Tensor | None:
+        """Kept beside the candidates: as one more column of them, they would be copied for every question."""
+        with torch.no_grad():
+            return self.model.candidate_bias(self.entities)
 
     def vectors(self, what: Literal["encoded", "entities", "relations"] = "encoded") -> Tensor:
         """Vectors of entities after or before the encoder, or of relations with their inverses."""

@@ -103,14 +103,20 @@ class Model(nn.Module):
             entities: encoded candidates ``[M, d]``, which are the entities ``ids`` (None: all).
             logq: subtracted from the candidates' scores, ``[M]``.
         """
-        if self.bias is None and logq is None:
+        bias = self.candidate_bias(entities, ids)
+        if bias is None and logq is None:
             return self.decoder.comparison, queries, entities
-        bias = entities.new_zeros(len(entities)) if logq is None else -logq
-        if self.bias is not None:
-            bias = bias + (self.bias if ids is None else self.bias[ids])
-        if self.kind_of_bias == "distance":
-            bias = bias - 0.5 * entities.square().sum(1)
+        if logq is not None:
+            bias = -logq if bias is None else bias - logq
+        assert bias is not None
         return self.decoder.comparison.with_bias(queries, entities, bias)
+
+    def candidate_bias(self, entities: Tensor, ids: Tensor | slice | None = None) -> Tensor | None:
+        """What is added to the scores of encoded candidates ``[M, d]``, the entities ``ids`` (None: all): ``[M]``."""
+        if self.bias is None:
+            return None
+        bias = self.bias if ids is None else self.bias[ids]
+        return bias - 0.5 * entities.square().sum(1) if self.kind_of_bias == "distance" else bias
 
     def message_graph(self, train: np.ndarray) -> MessageGraph | None:
         """The messages of evaluation and prediction: all training triples and their inverses."""

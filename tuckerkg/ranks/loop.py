@@ -28,9 +28,8 @@ from tuckerkg.ranks.facts.neighbours import Neighbourhoods, SampledScorer
 from tuckerkg.ranks.facts.sorted_facts import FactShard
 from tuckerkg.ranks.facts.validation import SeenEntities, known_among_own, protocol_of
 from tuckerkg.ranks.group import TIMEOUT, Group, joined
-from tuckerkg.ranks.joined_loop import JoinedLoop
+from tuckerkg.ranks.joined_loop import JoinedLoop, partition_of
 from tuckerkg.ranks.model import ShardedModel
-from tuckerkg.ranks.partition import Partition
 from tuckerkg.ranks.questions import QuestionLoop
 from tuckerkg.ranks.ranking import ShardedScorer, rank_in_shards
 from tuckerkg.ranks.saving import Saved, newest_in_shards, save_in_shards
@@ -94,11 +93,6 @@ class RankLoop(JoinedLoop):
 
     own_facts: Sequence[FactShard] = ()
     neighbourhoods: Neighbourhoods | None = None
-
-    def read_splits(self) -> dict[str, np.ndarray]:
-        """Without training facts where they lie in shards."""
-        names = ("train", "valid") if self.folder.graph is None else ("valid",)
-        return {name: self.folder.split(name) for name in names}
 
     def build(self) -> None:
         """A model whose table lies in shards."""
@@ -196,13 +190,6 @@ class RankLoop(JoinedLoop):
     def _no_tables(self) -> dict[str, torch.Tensor]:
         found = self.model.shared.state_dict()
         return {name: found[name] for name in TABLES if name in found}
-
-
-def partition_of(folder: RunFolder, settings: Settings, group: Group) -> Partition:
-    """The shards of a run's entity table: those of its facts, where these lie in shards."""
-    if folder.graph is None:
-        return Partition.even(folder.num_entities(), settings.ranks.shards, group)
-    return Partition.of(folder.graph.offsets.tolist(), group)
 
 
 class RankValidation(Validation):

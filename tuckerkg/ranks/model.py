@@ -15,6 +15,11 @@ from tuckerkg.nn.model import Model, message_graph_of
 from tuckerkg.ranks.partition import Partition
 
 
+def can_lie_in_shards(model: Model) -> bool:
+    """Whether candidates are compared by a dot product, so that each rank can score its own."""
+    return type(model.decoder.comparison) is DotProduct
+
+
 class ShardedModel(nn.Module):
     """The tables, encoder and decoder of a ``Model`` without entities, and the own shards of the entity table.
 
@@ -29,7 +34,7 @@ class ShardedModel(nn.Module):
 
     def __init__(self, shared: Model, partition: Partition, seed: int) -> None:
         super().__init__()
-        if type(shared.decoder.comparison) is not DotProduct:
+        if not can_lie_in_shards(shared):
             raise SettingsError(
                 f"decoder {type(shared.decoder).__name__}: compares by a distance, and on ranks candidates are "
                 "compared by a dot product; choose tucker, distmult, complex, rescal, conve or convtranse"

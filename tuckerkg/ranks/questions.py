@@ -16,15 +16,22 @@ import torch
 from torch import Tensor
 
 from tuckerkg.autograd import Context, apply
+from tuckerkg.batches.batch import StepBatch
 from tuckerkg.batches.questions import QuestionBatch
+from tuckerkg.config.build import build_question_objective
 from tuckerkg.data.ingest.hashing import key_of
 from tuckerkg.errors import TuckerkgError
+from tuckerkg.evaluation.protocol import split_sha256
 from tuckerkg.evaluation.ranking import Ranks
 from tuckerkg.kernels.questions.graph import Questions
 from tuckerkg.losses.objective import QuestionObjective
 from tuckerkg.nn.paths import PathModel
+from tuckerkg.ranks.facts.batches import OwnFacts, shards_of_graph, shards_of_triples
+from tuckerkg.ranks.facts.drawing import Drawn
+from tuckerkg.ranks.facts.neighbours import Neighbourhoods
+from tuckerkg.ranks.facts.questions import QuestionsAround, ValidationAround
 from tuckerkg.ranks.group import Group
-from tuckerkg.ranks.joined_loop import JoinedLoop
+from tuckerkg.ranks.joined_loop import JoinedLoop, partition_of
 from tuckerkg.ranks.partition import Partition
 from tuckerkg.storage.checkpoints import Checkpoint
 from tuckerkg.storage.weights import restore_weights
@@ -116,13 +123,36 @@ class QuestionLoop(JoinedLoop):
 
     def build(self) -> None:
         """As one process does, with shared questions and a shared validation."""
-        super().build()
-        shards = self.settings.ranks.shards
-        self.objective = SharedQuestions(
-            cast("QuestionObjective", self.objective), Partition.even(0, shards, self.group)
+        if self.settings.ranks.fanout:
+            self._build_at_owners()
+        else:
+            super().build()
+            self.validation = SharedValidation(self.splits, self.relations, self.settings, self.model)
+            self.validation.group = self.group
+        parts = Partition.even(0, self.settings.ranks.shards, self.group)
+        self.objective = SharedQuestions(cast("QuestionObjective", self.objective), parts)
+
+    def _build_at_owners(self) -> None:
+        """The same of a graph that is sampled around the questions, whose facts lie with their owners."""
+        settings, graph, num_relations = self.settings, self.folder.graph, len(self.relations)
+        self.build_model()
+        self.objective = build_question_objective(settings)
+        partition = partition_of(self.folder, settings, self.group)
+        shards = (
+            shards_of_triples(self.splits["train"], partition, num_relations)
+            if graph is None
+            else shards_of_graph(graph, partition)
         )
-        self.validation = SharedValidation(self.splits, self.relations, self.settings, self.model)
-        self.validation.group = self.group
+        facts = OwnFacts.of(shards, partition, num_relations)
+        near = Neighbourhoods(facts, settings.ranks.fanout, settings.train.seed, "degree")
+        paths = settings.paths
+        self.batches = QuestionsAround(near, settings.train.seed, questions=paths.questions, answers=paths.answers)
+        digest = split_sha256(self.splits["train"]) if graph is None else graph.digest
+        self.validation = ValidationAround(self.splits["valid"], self.relations, settings, self.model, near, digest)
+
+    def complete(self, batch: StepBatch) -> StepBatch:
+        """Exchange what the own shards give to the step, where facts lie with their owners."""
+        return self.batches.join(batch) if isinstance(batch, Drawn) else batch  # type: ignore[attr-defined]
 
     def write(self, state: JsonObject) -> None:
         """By the first rank; all raise its error."""

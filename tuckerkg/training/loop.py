@@ -77,14 +77,18 @@ class Loop:
 
     def build(self) -> None:
         """Make the model, its optimizer, what is minimized, the batches and the validation."""
-        settings, train = self.settings, self.splits["train"]
-        model = build_model(settings, self.folder.num_entities(), len(self.relations)).to(self.device)
-        self.model: Any = model
-        self.optimizer = ModelOptimizer(model, settings.train.optimizer, settings.train.lr)
+        self.build_model()
         self.objective: Minimized
         self.batches: Batches
-        self.objective, self.batches = build_training(settings, model, train)
-        self.validation = Validation(self.splits, self.relations, settings, model)
+        self.objective, self.batches = build_training(self.settings, self.model, self.splits["train"])
+        self.validation = Validation(self.splits, self.relations, self.settings, self.model)
+
+    def build_model(self) -> None:
+        """Make the model and its optimizer."""
+        train = self.settings.train
+        model = build_model(self.settings, self.folder.num_entities(), len(self.relations)).to(self.device)
+        self.model: Any = model
+        self.optimizer = ModelOptimizer(model, train.optimizer, train.lr)
 
     def run(self) -> State:
         """Validate, save, step, until the steps or the patience are used up."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -12,19 +11,21 @@ import torch
 from torch import Tensor
 
 from tuckerkg.config.build import build_embedding_model
-from tuckerkg.errors import RunFolderError, TuckerkgError
+from tuckerkg.config.settings import settings_of_run
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.evaluation.ranking import Ranks
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.answers.search import Search
-from tuckerkg.inference.calibrating import calibration_of, fitted_on_validation
 from tuckerkg.inference.on_ranks.search import ShardedSearch, WholeScores
+from tuckerkg.inference.on_ranks.shared import SharedRun
+from tuckerkg.inference.on_ranks.stored import calibration_on_ranks
 from tuckerkg.inference.run import Run, at_version
 from tuckerkg.nn.contracts import Scorer
 from tuckerkg.probability.calibration import Calibration
 from tuckerkg.probability.features import GraphFacts
 from tuckerkg.ranks.group import Group
 from tuckerkg.ranks.loop import check_same
-from tuckerkg.ranks.model import ShardedModel
+from tuckerkg.ranks.model import ShardedModel, can_lie_in_shards
 from tuckerkg.ranks.partition import SHARDS, Partition
 from tuckerkg.ranks.ranking import ShardedScorer, rank_in_shards
 from tuckerkg.storage.checkpoints import TABLE, WEIGHTS, Weights, Which, read_state, shard_files, shards_of
@@ -42,9 +43,6 @@ class RankRun(Run):
     """A run of which this rank holds some shards; evaluated and asked as any other, by all ranks in step.
 
     A run that was trained in one piece is asked in 16 shards.
-
-    Raises:
-        TuckerkgError: it is of a kind that has no table of entities to be shared.
     """
 
     def __init__(
@@ -53,21 +51,9 @@ class RankRun(Run):
         group: Group,
         *,
         calibrated: bool = True,
-        version: int | None = None,
         checkpoint: Which = "best",
     ) -> None:
         self.group = group
-        if folder.settings.get("kind", "embedding") != "embedding":
-            raise TuckerkgError(
-                f"{folder.path}: a run of kind {folder.settings['kind']} has no entity table that ranks could share; "
-                "ask it without --ranks"
-            )
-        newest = version_numbers(folder.path)[-1] if version is None else version
-        if newest != 1:
-            raise TuckerkgError(
-                f"{folder.path}: version {newest} has facts that were added after training, which ranks do not read; "
-                f"ask it without --ranks, or as it was trained: {folder.path}@1"
-            )
         check_same(group, folder)
         self._own: dict[int, dict[str, Tensor]] = {}
         error: Exception | None = None
@@ -158,28 +144,30 @@ class RankRun(Run):
 
     def _calibration(self) -> Calibration:
         """As the first rank finds it stored; else fitted by all, and stored by the first one."""
-        if len(self.split("valid")) == 0:
-            return calibration_of(self)
-        stored = self.folder.calibration(self.step, self.version)
-        usable = stored is not None and (not stored or Calibration.from_tensors(stored).fitted)
-        if all(self.group.tell(usable)):
-            return Calibration.from_tensors(stored or {})
-        fitted = fitted_on_validation(self)
-        if self.group.is_first:
-            with suppress(RunFolderError):  # a run may be read-only
-                self.folder.store_calibration(self.step, self.version, fitted.tensors())
-        return fitted
+        return calibration_on_ranks(self, self.group)
 
 
-def load_on_ranks(path: str | Path, group: Group, *, calibrated: bool = True, checkpoint: Which = "best") -> RankRun:
-    """Open a run folder, which all ranks see, with the own shards of its entity table."""
+def load_on_ranks(path: str | Path, group: Group, *, calibrated: bool = True, checkpoint: Which = "best") -> Run:
+    """Open a run folder, which all ranks see: with the own shards of its entity table where it can lie in shards."""
     place, version = at_version(path)
     folder: RunFolder | None = None
     error: Exception | None = None
     try:
         folder = RunFolder.open(place)
+        version = version_numbers(place)[-1] if version is None else version
     except (TuckerkgError, OSError) as found:
         error = found
     group.succeed(error)
     assert folder is not None
-    return RankRun(folder, group, calibrated=calibrated, version=version, checkpoint=checkpoint)
+    if version == 1 and _can_lie_in_shards(folder):
+        return RankRun(folder, group, calibrated=calibrated, checkpoint=checkpoint)
+    return SharedRun(folder, group, calibrated=calibrated, version=version, checkpoint=checkpoint)
+
+
+def _can_lie_in_shards(folder: RunFolder) -> bool:
+    """Whether a run's model is a table of entities whose rows can be scored apart."""
+    settings = settings_of_run(folder)
+    if settings.kind != "embedding":
+        return False
+    with torch.device("meta"):
+        return can_lie_in_shards(build_embedding_model(settings, 1, 1))

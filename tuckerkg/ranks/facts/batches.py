@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -195,18 +195,38 @@ class FactsAtOwners:
 
     def _known_tails(self, entity_ids: Tensor, heads: Tensor, relation_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Known tails of questions that are among the batch's entities, in local ids, from the questions' owners."""
-        partition, ids = self.facts.partition, entity_ids.numpy()
-        asked, relations = ids[heads.numpy()], relation_ids.numpy()
-        own = []
-        for shard in self.facts.shards:
-            begin, end = partition.offsets[shard.number], partition.offsets[shard.number + 1]
-            rows = np.flatnonzero((asked >= begin) & (asked < end))
-            own.append(_answers_among(shard, rows, asked, relations, ids))
-        lists = exchange(partition, own)
-        of_rows, tails = joined(lists, 0), joined(lists, 1)
-        order = torch.argsort(of_rows, stable=True)
-        counts = torch.bincount(of_rows, minlength=len(heads))
-        return torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]), tails[order]
+        asked, ids = entity_ids[heads], entity_ids
+        return answers_of_owners(self.facts, ids, asked, relation_ids)
+
+
+def answers_of_owners(facts: OwnFacts, ids: Tensor, heads: Tensor, relation_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Known tails of questions that are among ascending ``ids``: offsets ``[B + 1]``, and places among ``ids``."""
+    asked, relations = heads.numpy(), relation_ids.numpy()
+    own = [_answers_among(shard, rows, asked, relations, ids.numpy()) for shard, rows in _of_shards(facts, asked)]
+    lists = exchange(facts.partition, own)
+    of_rows, tails = joined(lists, 0), joined(lists, 1)
+    order = torch.argsort(of_rows, stable=True)
+    counts = torch.bincount(of_rows, minlength=len(heads))
+    return torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]), tails[order]
+
+
+def counts_of_owners(facts: OwnFacts, heads: Tensor, relation_ids: Tensor) -> Tensor:
+    """How many known tails questions have, ``[B]``."""
+    asked, relations = heads.numpy(), relation_ids.numpy()
+    counts = torch.zeros(len(heads), dtype=torch.long)
+    for shard, rows in _of_shards(facts, asked):
+        for side in shard.sides:
+            mine = rows[(relations[rows] >= facts.num_relations) == bool(side.added)]
+            begins, ends = side.find(asked[mine], relations[mine])
+            counts[mine] = torch.from_numpy(ends - begins)
+    return facts.partition.group.total(counts)
+
+
+def _of_shards(facts: OwnFacts, asked: Numbers) -> Iterator[tuple[FactShard, Numbers]]:
+    """The own shards, with the rows of the entities ``asked`` that are theirs."""
+    for shard in facts.shards:
+        begin, end = facts.partition.offsets[shard.number : shard.number + 2]
+        yield shard, np.flatnonzero((asked >= begin) & (asked < end))
 
 
 def _answers_among(

@@ -86,9 +86,20 @@ class Neighbourhoods:
 
     def around(self, targets: Tensor | None, key: np.uint64) -> tuple[Tensor, MessageGraph, Tensor]:
         """Entities ``[M']``, the messages between them, and the places of ``targets``, which ascend, among them."""
-        partition = self.facts.partition
-        targets = torch.arange(partition.offsets[-1]) if targets is None else targets
-        reached, found = targets, []
+        targets = torch.arange(self.facts.partition.offsets[-1]) if targets is None else targets
+        reached, edges, weights = self.drawn(targets, key)
+        local = edges.clone()
+        local[:, 0], local[:, 2] = (torch.searchsorted(reached, edges[:, column].contiguous()) for column in (0, 2))
+        graph = MessageGraph.of(local, len(reached), dtype=self.dtype, order=self.order, weights=weights)
+        return reached, graph, torch.searchsorted(reached, targets)
+
+    def drawn(self, targets: Tensor, key: np.uint64) -> tuple[Tensor, Tensor, Tensor]:
+        """Ascending entities, messages ``[n, 3]`` between them as source, relation, target, and their weights ``[n]``.
+
+        Args:
+            targets: ascending entities that are drawn for first.
+        """
+        partition, reached, found = self.facts.partition, targets, []
         outermost = targets
         for most in self.fanout:
             bounds = partition.bounds(outermost)
@@ -102,11 +113,7 @@ class Neighbourhoods:
             outermost = everything[~torch.isin(everything, reached)]
             reached = everything
         edges, weighed = torch.cat(found).split([3, 2], 1)
-        local = edges.clone()
-        local[:, 0], local[:, 2] = (torch.searchsorted(reached, edges[:, column].contiguous()) for column in (0, 2))
-        weights = weighed[:, 0].double() / weighed[:, 1].double()
-        graph = MessageGraph.of(local, len(reached), dtype=self.dtype, order=self.order, weights=weights)
-        return reached, graph, torch.searchsorted(reached, targets)
+        return reached, edges, weighed[:, 0].double() / weighed[:, 1].double()
 
     def _messages(self, shard: FactShard, entities: Numbers, most: int, key: np.uint64) -> list[Numbers]:
         """Sources, relations and targets of some messages, and their weights as fractions."""
