@@ -55,6 +55,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "tuning",
     "paper",
     "serve",
+    "mcp",
     "cli",
     "__main__",
 ]

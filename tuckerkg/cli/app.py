@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import ask, data, from_runs, ingest, paper, review, run, train, trust
+from tuckerkg.cli import ask, data, from_runs, paper, review, run, serving, train, trust
 from tuckerkg.cli.hints import HintingCommand
 
 app = typer.Typer(
@@ -36,7 +36,8 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "add": run.add,
         "decide": review.decide,
         "decisions": review.decisions,
-        "serve": run.serve,
+        "serve": serving.serve,
+        "mcp": serving.mcp,
     },
     "Judge a run": {
         "evaluate": run.evaluate,
@@ -48,7 +49,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Data and settings": {
         "datasets": data.list_datasets,
         "inspect": data.inspect,
-        "ingest": ingest.ingest,
+        "ingest": data.ingest,
         "settings": train.show_settings,
     },
     "The paper": {"reproduce": paper.reproduce, "results": paper.results, "params": paper.params},

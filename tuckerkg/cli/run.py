@@ -1,9 +1,8 @@
-"""Verbs about a trained run: evaluate, add, compare, report, export, serve. Those that ask it are in ``ask.py``."""
+"""Verbs about a trained run: evaluate, add, compare, report, export. Those that ask it are in ``ask.py``."""
 
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +11,11 @@ import typer
 
 from tuckerkg.cli.options import (
     AskingRanksOption,
-    BaseRateOption,
     CheckpointOption,
     ColumnsOption,
     DelimiterOption,
     GraphOption,
     HeaderOption,
-    IndexOption,
     IntegersOption,
     JsonOption,
     LiteralsOption,
@@ -31,7 +28,6 @@ from tuckerkg.cli.options import (
     load_run,
     log,
     read_options,
-    with_index,
 )
 from tuckerkg.cli.ranks import asking, is_shown, open_on_ranks
 from tuckerkg.errors import RunFolderError, TuckerkgError, printable_json
@@ -281,66 +277,3 @@ def export(
     loaded.export(out, chosen)
     rows, width = loaded.vectors(chosen)["vector"].to_numpy().shape
     print(f"{rows:,} vectors of width {width} written to {out}")
-
-
-def serve(
-    run: RunArgument,
-    host: Annotated[str, typer.Option(help="The address to listen on; another than loopback needs a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)] = 8000,
-    token: Annotated[
-        str | None, typer.Option(envvar="TUCKERKG_TOKEN", help="What clients must send: Authorization: Bearer TOKEN.")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Processes that answer; they share one mapped table.", min=1)] = 1,
-    index: IndexOption = None,
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line about every request; without it, about errors alone.")
-    ] = False,
-    base_rate: BaseRateOption = None,
-    graph: GraphOption = None,
-    checkpoint: CheckpointOption = "best",
-    plugins: PluginOption = None,
-    columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    header: HeaderOption = None,
-    integers: IntegersOption = False,
-    keep_literals: LiteralsOption = False,
-    on_error: OnErrorOption = "stop",
-    rejects: RejectsOption = Path("rejected.tsv"),
-) -> None:
-    """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
-
-    Examples: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/; `tuckerkg serve runs/demo --workers 4`.
-    """
-    try:
-        from tuckerkg.serve import server
-        from tuckerkg.serve.workers import is_worker, supervise, work
-    except ImportError as error:
-        raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
-
-    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
-
-    def say(text: str) -> None:
-        log(f"tuckerkg: {text}")
-
-    def opened() -> Run:
-        mapped = True if workers > 1 else None
-        loaded = load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate, options=options, mapped=mapped)
-        return with_index(loaded, index)
-
-    door = server.Door(host, port, token, tuple(allow_host or ()))
-    if workers > 1 and not is_worker():
-        say(f"loading {run}")
-        raise typer.Exit(supervise(door, workers, sys.argv[1:], say))
-    if workers > 1:
-        raise typer.Exit(work(opened, door, say, access_log))
-    say(f"loading {run}")
-
-    def ready() -> None:
-        say(f"ready: {door.address}")
-
-    raise typer.Exit(server.serve(opened, door, on_ready=ready, log=say, log_all=access_log))

@@ -1,0 +1,145 @@
+"""Verbs that let others use a run: over HTTP with a page, and by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuckerkg.cli.options import (
+    BaseRateOption,
+    CheckpointOption,
+    ColumnsOption,
+    DelimiterOption,
+    GraphOption,
+    HeaderOption,
+    IndexOption,
+    IntegersOption,
+    LiteralsOption,
+    OnErrorOption,
+    PluginOption,
+    RejectsOption,
+    RunArgument,
+    graph_options,
+    load_run,
+    log,
+    with_index,
+)
+from tuckerkg.errors import TuckerkgError
+
+if TYPE_CHECKING:
+    from tuckerkg.inference.run import Run
+
+
+def serve(
+    run: RunArgument,
+    host: Annotated[str, typer.Option(help="The address to listen on; another than loopback needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="TUCKERKG_TOKEN", help="What clients must send: Authorization: Bearer TOKEN.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that answer; they share one mapped table.", min=1)] = 1,
+    index: IndexOption = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A line about every request; without it, about errors alone.")
+    ] = False,
+    base_rate: BaseRateOption = None,
+    graph: GraphOption = None,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    header: HeaderOption = None,
+    integers: IntegersOption = False,
+    keep_literals: LiteralsOption = False,
+    on_error: OnErrorOption = "stop",
+    rejects: RejectsOption = Path("rejected.tsv"),
+) -> None:
+    """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
+
+    Examples: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/; `tuckerkg serve runs/demo --workers 4`.
+    """
+    try:
+        from tuckerkg.serve import server
+        from tuckerkg.serve.workers import is_worker, supervise, work
+    except ImportError as error:
+        raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
+
+    options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
+
+    def say(text: str) -> None:
+        log(f"tuckerkg: {text}")
+
+    def opened() -> Run:
+        mapped = True if workers > 1 else None
+        loaded = load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate, options=options, mapped=mapped)
+        return with_index(loaded, index)
+
+    door = server.Door(host, port, token, tuple(allow_host or ()))
+    if workers > 1 and not is_worker():
+        say(f"loading {run}")
+        raise typer.Exit(supervise(door, workers, sys.argv[1:], say))
+    if workers > 1:
+        raise typer.Exit(work(opened, door, say, access_log))
+    say(f"loading {run}")
+
+    def ready() -> None:
+        say(f"ready: {door.address}")
+
+    raise typer.Exit(server.serve(opened, door, on_ready=ready, log=say, log_all=access_log))
+
+
+def mcp(
+    run: RunArgument,
+    http: Annotated[bool, typer.Option("--http", help="Over HTTP instead of standard input and output.")] = False,
+    host: Annotated[str, typer.Option(help="The address to listen on; another than loopback needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)] = 8001,
+    token: Annotated[
+        str | None, typer.Option(envvar="TUCKERKG_TOKEN", help="What clients must send: Authorization: Bearer TOKEN.")
+    ] = None,
+    decide_as: Annotated[
+        str | None,
+        typer.Option(help="Let programs decide about facts, under this name.", show_default="they only read"),
+    ] = None,
+    graph: GraphOption = None,
+    checkpoint: CheckpointOption = "best",
+    plugins: PluginOption = None,
+) -> None:
+    """Give programs that talk the tools of a run: search, facts, predict, score, explain, and decide where allowed.
+
+    A client starts it itself, with `tuckerkg mcp runs/mine` as its command; or it is started once, for several, by
+    `tuckerkg mcp runs/mine --http`, and clients are given http://127.0.0.1:8001/mcp.
+    """
+    try:
+        import uvicorn
+
+        from tuckerkg.mcp.server import PATH, build_server, http_app
+        from tuckerkg.mcp.tools import RunTools
+        from tuckerkg.serve.server import Door
+    except ImportError as error:
+        raise TuckerkgError(f"the protocol needs {error.name}: pip install 'tuckerkg[mcp]'") from error
+
+    if decide_as is not None and not decide_as.strip():
+        raise TuckerkgError("--decide-as: give the name under which decisions are kept")
+    door = Door(host, port, token)
+    listener = door.open() if http else None  # refused before the run is loaded
+    tools = RunTools(load_run(run, checkpoint=checkpoint, graph=graph), decide_as)
+    server = build_server(tools)
+    try:
+        if listener is None:
+            server.run("stdio")
+            return
+        log(f"tuckerkg: ready: {door.address.rstrip('/')}{PATH}")
+        config = uvicorn.Config(http_app(server, host, token), log_level="warning", lifespan="on")
+        uvicorn.Server(config).run([listener])
+    finally:
+        tools.close()
