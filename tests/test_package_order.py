@@ -27,6 +27,7 @@ ORDER = [  # bottom to top; a package imports only what comes before it, or itse
     "data.leaks",
     "data.ingest",
     "storage",
+    "stores",
     "graph",
     "kernels",
     "nn.contracts",

@@ -50,6 +50,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "datasets": data.list_datasets,
         "inspect": data.inspect,
         "ingest": data.ingest,
+        "pull": data.pull,
         "settings": train.show_settings,
     },
     "The paper": {"reproduce": paper.reproduce, "results": paper.results, "params": paper.params},

@@ -1,4 +1,4 @@
-"""Verbs about data: datasets, inspect, ingest."""
+"""Verbs about data: datasets, inspect, ingest, pull."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ from tuckerkg.cli.options import (
     IntegersOption,
     InversesOption,
     JsonOption,
+    KeyOption,
     LiteralsOption,
+    NodeLabelOption,
     OnErrorOption,
     PairsOption,
     PluginOption,
     RejectsOption,
     RelationNamesOption,
     SetOption,
+    StoreGraphOption,
+    UserOption,
     load_graph,
     log,
     read_options,
@@ -177,6 +181,45 @@ def ingest(
     for line in graph.report().lines():
         log(line)
     print(graph.summary())
+
+
+def pull(
+    address: Annotated[str, typer.Argument(help="A SPARQL endpoint, https://host/sparql, or Neo4j, bolt://host:7687.")],
+    out: Annotated[Path, typer.Option(help="The file to write: .nt of an endpoint, .tsv or .parquet of Neo4j.")],
+    user: UserOption = None,
+    graph: StoreGraphOption = None,
+    page: Annotated[int, typer.Option(help="Statements of one answer of an endpoint.", min=1)] = 10_000,
+    key: KeyOption = "name",
+    title: Annotated[
+        str | None, typer.Option(help="Neo4j: the property that people read; it goes to OUT.names.tsv.")
+    ] = None,
+    node_label: NodeLabelOption = None,
+) -> None:
+    """Read a graph out of the store where it lives, page by page, into a file that every verb takes.
+
+    An endpoint is read subject by subject, and continues where it was interrupted; statements with blank nodes, which
+    have no lasting names, are left out and counted. The password of --user is read from TUCKERKG_STORE_PASSWORD.
+
+    Examples: `tuckerkg pull https://example.org/sparql --out graph.nt`, then `tuckerkg train graph.nt`; `tuckerkg pull
+    bolt://localhost:7687 --user neo4j --key id --title name --out graph.tsv`.
+    """
+    from tuckerkg.console import progress_bar
+    from tuckerkg.stores.address import parse_address
+    from tuckerkg.stores.neo4j import Database, Naming
+    from tuckerkg.stores.pulling import pull_neo4j, pull_sparql
+    from tuckerkg.stores.sparql import Endpoint
+
+    store = parse_address(address, user)
+    with progress_bar("reading") as progress:
+        if store.kind == "sparql":
+            pulled = pull_sparql(Endpoint(store, graph, page), out, progress)
+        else:
+            pulled = pull_neo4j(Database(store, graph, Naming(key, title, node_label)), out, progress)
+    print(f"{pulled.facts:,} facts written to {out}")
+    if pulled.left_out:
+        log(f"warning: {pulled.left_out:,} statements with blank nodes were left out")
+    if pulled.names is not None:
+        log(f"readable names are in {pulled.names}: give --entity-names {pulled.names} to the verb that reads {out}")
 
 
 def _shares(text: str | None) -> list[float] | None:

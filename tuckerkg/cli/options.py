@@ -161,6 +161,18 @@ DuplicatesOption = Annotated[
     ),
 ]
 
+UserOption = Annotated[
+    str | None,
+    typer.Option(help="Who signs in to the store; the password is read from TUCKERKG_STORE_PASSWORD."),
+]
+StoreGraphOption = Annotated[
+    str | None, typer.Option(help="SPARQL: the IRI of a named graph. Neo4j: the name of a database.")
+]
+KeyOption = Annotated[str, typer.Option(help="Neo4j: the property that names a node.")]
+NodeLabelOption = Annotated[
+    str | None, typer.Option(help="Neo4j: nodes with this label alone; an index on the key is then used.")
+]
+
 
 def log(text: str) -> None:
     """Print a line for the user on standard error."""

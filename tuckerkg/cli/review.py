@@ -6,7 +6,7 @@ import getpass
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,15 +16,25 @@ from tuckerkg.cli.options import (
     HeaderOption,
     IntegersOption,
     JsonOption,
+    KeyOption,
+    NodeLabelOption,
     OnErrorOption,
     PluginOption,
     RejectsOption,
     RunArgument,
+    StoreGraphOption,
     UnguardedOption,
+    UserOption,
     load_run,
+    log,
     read_options,
 )
 from tuckerkg.errors import TuckerkgError
+
+if TYPE_CHECKING:
+    from tuckerkg.review.decisions import Decision
+    from tuckerkg.stores.address import Address
+    from tuckerkg.stores.neo4j import Naming
 
 ByOption = Annotated[str | None, typer.Option(help="Who decides.", show_default="the name you are logged in with")]
 
@@ -103,6 +113,14 @@ def decisions(
     out: Annotated[
         Path | None, typer.Option(help="A .tsv, .csv, .json, .jsonl, .parquet or .nt file.", show_default=False)
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Write them into a store: the address of SPARQL updates, or of Neo4j.", show_default=False),
+    ] = None,
+    user: UserOption = None,
+    graph: StoreGraphOption = None,
+    key: KeyOption = "name",
+    node_label: NodeLabelOption = None,
     add: Annotated[bool, typer.Option("--add", help="Add the accepted facts to the graph: a new version.")] = False,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Fit probabilities on what was accepted and rejected.")
@@ -111,18 +129,23 @@ def decisions(
     unguarded: UnguardedOption = False,
     plugins: PluginOption = None,
 ) -> None:
-    """List what was decided about predicted facts, write it to a file, or put it to use.
+    """List what was decided about predicted facts, write it to a file or a store, or put it to use.
 
-    Example: `tuckerkg decisions runs/mine --only accept --out accepted.tsv`, `tuckerkg decisions runs/mine --add`.
+    Example: `tuckerkg decisions runs/mine --only accept --out accepted.tsv`, `tuckerkg decisions runs/mine --add`,
+    `tuckerkg decisions runs/mine --only accept --to https://example.org/update --graph http://example.org/predicted`.
     """
     from tuckerkg.inference.answers.files import check_output, write_predictions
     from tuckerkg.review.decisions import CHOICES, Decisions
     from tuckerkg.review.exporting import decision_frame, facts_of
+    from tuckerkg.stores.address import parse_address
+    from tuckerkg.stores.neo4j import Naming
 
     if choice is not None and choice not in CHOICES:
         raise TuckerkgError(f"--only {choice}: is no decision, expected {', '.join(CHOICES)}")
     if out is not None:
         check_output(out)
+    if to is not None:
+        parse_address(to, user)  # refused before the run is opened
     loaded = load_run(run)
     kept = Decisions(loaded.path)
     found = kept.current(choice)
@@ -143,7 +166,9 @@ def decisions(
         fitted = loaded.calibrate(facts_of(kept.current("accept")), facts_of(kept.current("reject")))
         assert fitted.labelled is not None
         print(f"probabilities fitted on {_counted(kept.counts())}: area under the curve {fitted.labelled.auc:.3f}")
-    if out is not None or add or calibrate:
+    if to is not None:
+        _write_back(found, parse_address(to, user), graph, Naming(key, label=node_label))
+    if out is not None or to is not None or add or calibrate:
         return
     if as_json:
         print(json.dumps([asdict(each) for each in found], ensure_ascii=False))
@@ -152,6 +177,24 @@ def decisions(
 
     tables.show_decisions(decision_frame(loaded, found))
     print(f"{_counted(kept.counts())}; {kept.path}")
+
+
+def _write_back(found: list[Decision], store: Address, graph: str | None, naming: Naming) -> None:
+    from tuckerkg.console import progress_bar
+    from tuckerkg.inference.answers.files import rdf_term
+    from tuckerkg.stores.neo4j import Database
+    from tuckerkg.stores.sparql import Endpoint
+    from tuckerkg.stores.writing import DecidedFact, write_neo4j, write_sparql
+
+    facts = [DecidedFact(*each.fact, each.choice, each.by, each.at, each.probability) for each in found]
+    with progress_bar("writing") as progress:
+        if store.kind == "sparql":
+            written = write_sparql(Endpoint(store, graph), facts, rdf_term, progress)
+        else:
+            written = write_neo4j(Database(store, graph, naming), facts, progress)
+    print(f"{written:,} decisions written to {store.url}")
+    if written < len(facts):
+        log(f"warning: {len(facts) - written:,} have an end that no node has as its {naming.key!r}")
 
 
 def _who(by: str | None) -> str:

@@ -125,8 +125,8 @@ def _n_triples(frame: pl.DataFrame) -> bytes:
     lines = []
     rows = frame.select("head_label", "relation_label", "tail_label", "probability").iter_rows()
     for number, (head_label, relation_label, tail_label, probability) in enumerate(rows, 1):
-        head, tail = (_term(label, "entity") for label in (head_label, tail_label))
-        relation = _term(relation_label, "relation")
+        head, tail = (rdf_term(label, "entity") for label in (head_label, tail_label))
+        relation = rdf_term(relation_label, "relation")
         about = f"_:prediction{number}"
         lines += [
             f"{head} {relation} {tail} .",
@@ -140,7 +140,7 @@ def _n_triples(frame: pl.DataFrame) -> bytes:
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
-def _term(label: str, kind: str) -> str:
+def rdf_term(label: str, kind: str) -> str:
     """IRIs, blank nodes and literals as they are; any other label as an IRI of its own, percent-encoded."""
     if label.startswith("_:") and label[2:].replace("-", "").replace("_", "").isalnum():
         return label
