@@ -3,6 +3,7 @@ import cytoscape from "../vendor/cytoscape/cytoscape.esm.min.mjs";
 import { shown } from "../dom.js";
 import { keyOf, percent } from "../words.js";
 import { Colours, pageColours } from "./colours.js";
+import { fan, ring } from "./placing.js";
 
 const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -43,7 +44,7 @@ export class Drawing {
 
   // Adds what is not there yet, around the entity that it was found at; the answer is how much is new.
   add({ entities, facts, predicted }, around = null) {
-    const before = this.cy.elements().length, at = around && this.cy.getElementById(around).position();
+    const before = this.cy.elements().length, at = around && { ...this.cy.getElementById(around).position() }, taken = this.cy.nodes().map((node) => ({ ...node.position() }));
     const places = new Map(entities.map((each) => [each.label, each]));
     const named = (label, title) => places.get(label) ?? { label, title, facts: 1 };
     const nodes = new Map();
@@ -51,12 +52,11 @@ export class Drawing {
       for (const end of ["head", "tail"]) nodes.set(fact[`${end}_label`], named(fact[`${end}_label`], fact[end]));
     }
     for (const each of entities) nodes.set(each.label, each);
-    let turn = 0;
-    for (const each of nodes.values()) {
-      if (this.cy.getElementById(each.label).length) continue;
-      const angle = (turn += 1) * 2.4, far = 70 + 9 * turn;
+    const fresh = [...nodes.values()].filter((each) => !this.cy.getElementById(each.label).length);
+    const places_ = at ? fan(fresh.map((each) => each.label), at, taken) : null;
+    for (const each of fresh) {
       this.cy.add({ group: "nodes", data: { id: each.label, title: shown(each.title, 60), size: 14 + 5 * Math.min(5, Math.log10(1 + (each.facts ?? 1)) * 2), entity: each },
-        position: at ? { x: at.x + far * Math.cos(angle), y: at.y + far * Math.sin(angle) } : { x: far * Math.cos(angle), y: far * Math.sin(angle) } });
+        position: places_?.get(each.label) ?? { x: 0, y: 0 } });
     }
     for (const fact of facts) this.link(fact, "known");
     for (const fact of predicted ?? []) this.link(fact, "predicted");
@@ -74,7 +74,7 @@ export class Drawing {
 
   // Few links are all named; among many only what is chosen or pointed at.
   relabel() {
-    this.few = this.cy.edges(".known").length <= 24;
+    this.few = this.cy.edges(".known").length <= 24 && this.cy.width() > 500;
     this.cy.edges().forEach((edge) => this.label(edge));
   }
 
@@ -82,15 +82,29 @@ export class Drawing {
     edge.toggleClass("told", edge.selected() || (this.few && edge.hasClass("known")));
   }
 
-  arrange(fresh = true) {
-    const cy = this.cy;
+  // Rings around the centre, relation by relation.
+  rings(centre) {
+    const nodes = this.cy.nodes().toArray(), order = new Map();
+    this.cy.edges().forEach((edge) => { for (const end of [edge.source().id(), edge.target().id()]) if (!order.has(end)) order.set(end, edge.data("fact").relation_label); });
+    const sorted = nodes.map((node) => node.id()).sort((a, b) => String(order.get(a)).localeCompare(String(order.get(b))));
+    const places = ring(sorted, centre, { width: this.cy.width(), height: this.cy.height() });
+    nodes.forEach((node) => node.position(places.get(node.id())));
+    this.fit(20);
+  }
+
+  // By forces, for what has grown.
+  arrange() {
     return new Promise((done) => {
-      const layout = cy.layout({ name: "cose", randomize: fresh, animate: false, fit: fresh, padding: 45, nodeRepulsion: () => 24000, idealEdgeLength: () => 105, edgeElasticity: () => 120,
-        gravity: 0.35, nodeOverlap: 24, componentSpacing: 90, numIter: fresh ? 900 : 350 });
+      const layout = this.cy.layout({ name: "cose", randomize: true, animate: false, fit: true, padding: 40, nodeRepulsion: () => 24000, idealEdgeLength: () => 105, edgeElasticity: () => 120,
+        gravity: 0.35, nodeOverlap: 24, componentSpacing: 90, numIter: 900 });
       layout.one("layoutstop", () => done());
       layout.run();
-      if (!fresh) cy.animate({ fit: { eles: cy.elements(), padding: 45 } }, { duration: still() ? 0 : 250 });
     });
+  }
+
+  // After an expansion: what is new comes into sight, nothing else moves.
+  seeAll() {
+    this.cy.animate({ fit: { eles: this.cy.elements(), padding: 40 } }, { duration: still() ? 0 : 250 });
   }
 
   choose(element) {
@@ -130,8 +144,8 @@ export class Drawing {
     this.cy.zoom({ level: this.cy.zoom() * factor, renderedPosition: { x: this.cy.width() / 2, y: this.cy.height() / 2 } });
   }
 
-  fit() {
-    this.cy.fit(this.cy.elements(), 45);
+  fit(padding = 40) {
+    this.cy.fit(this.cy.elements(), padding);
   }
 
   hide(relations) {

@@ -1,7 +1,7 @@
 // Charts as SVG: the curve of training, whose axis begins at 0, and how far probabilities hold.
 import { draw } from "../dom.js";
 
-const WIDTH = 460, HEIGHT = 250, LEFT = 52, BELOW = 46, ABOVE = 12, RIGHT = 14;
+const WIDTH = 460, HEIGHT = 250, LEFT = 66, BELOW = 46, ABOVE = 12, RIGHT = 26;
 
 function frame(title, mostX, mostY, xWords, yWords, asX, asY, leastX = 0) {
   const x = (v) => LEFT + ((v - leastX) / (mostX - leastX || 1)) * (WIDTH - LEFT - RIGHT);

@@ -34,6 +34,7 @@ export function threshold(value, least, changedTo) {
   });
   field.addEventListener("change", () => changedTo(field.value));
   const all = labelled("Probability at least", field);
+  all.classList.add("range");
   all.append(said);
   return all;
 }

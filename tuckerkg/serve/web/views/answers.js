@@ -22,7 +22,7 @@ export async function answersView({ parts: [label, relation, place], options, si
   if (!fit.fits && options.anyway !== "yes") return [...top, noSense(fit, place)];
   const known = options.known === "yes", typed = options.any !== "yes", all = options.all === "yes";
   const body = { [place]: label, relation, k: kept.k ?? PAGE, known, typed, joined: true };
-  const holder = make("div", {});
+  const holder = make("div", { class: "listed" });
   await fill(holder, body, { place, all, about, signal, kept });
   const toggle = (text, on, name_) => make("label", { class: "toggle" }, make("input", { type: "checkbox", checked: on, onchange: (event) => { location.hash = changed({ [name_]: event.target.checked }); } }), ` ${text}`);
   return [

@@ -59,10 +59,10 @@ function lineOf(row, entity, signal, place) {
   const showMore = () => more.replaceChildren(...(names.children.length < row.known ? [button(`${number(row.known - names.children.length)} more`, () => load(50), { class: "link" })] : []));
   showMore();
   if (place[key] > names.children.length) load(place[key] - names.children.length).catch(() => {});
-  row.cell = make("td", { class: "predicted" }, row.facts.length || row.known ? soft("…") : soft("…"));
+  row.cell = make("td", { class: "predicted" }, soft("…"));
   row.line = make("tr", { hidden: !row.known },
-    make("th", { scope: "row" }, row.place === "head" ? null : make("span", { class: "soft" }, "is what "), link(row.title, relationAt(row.label)), row.place === "head" ? null : make("span", { class: "soft" }, " leads to"),
-      make("span", { class: "count" }, ` ${number(row.known)}`)),
+    make("th", { scope: "row", title: row.place === "head" ? null : "facts that lead here" }, row.place === "head" ? null : make("span", { class: "soft", role: "img", "aria-label": "leading here: " }, "← "), link(row.title, relationAt(row.label)),
+      row.place === "head" ? make("span", { class: "soft", "aria-hidden": "true" }, " →") : null, make("span", { class: "count" }, ` ${number(row.known)}`)),
     make("td", {}, names, more), row.cell);
   return row.line;
 }
@@ -96,8 +96,9 @@ function showQuestions(place, worth, entity) {
 
 function guessed(answer, row, signal) {
   const [name, at] = row.place === "head" ? [answer.tail, answer.tail_label] : [answer.head, answer.head_label];
-  const one = make("li", { class: answer.decision ? `is-${answer.decision}` : null }, link(name, entityAt(at)), make("span", { class: "percent" }, ` ${percent(answer.probability)}`),
-    answer.single ? badge("has a value already", "is-taken") : null, link("why?", whyAt(answer), { class: "why", "aria-label": `Why: ${sentence(answer, 60)}` }), decisionButtons(answer, signal));
+  const one = make("li", { class: answer.decision ? `is-${answer.decision}` : null },
+    make("span", { class: "guess" }, link(name, entityAt(at)), " ", answer.single ? badge("has a value already", "is-taken") : null), make("span", { class: "percent" }, percent(answer.probability)),
+    decisionButtons(answer, signal), link("why?", whyAt(answer), { class: "why", "aria-label": `Why: ${sentence(answer, 60)}` }));
   onDecision(answer, signal, (decision) => { for (const choice of Object.keys(CHOICES)) one.classList.toggle(`is-${choice}`, decision?.choice === choice); });
   return one;
 }

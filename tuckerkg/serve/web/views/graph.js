@@ -15,7 +15,7 @@ import { Problem, recall } from "../service.js";
 import { bus, may } from "../session.js";
 import { many, percent, sentence } from "../words.js";
 
-const FACTS = 30;
+const FACTS = () => (window.innerWidth < 600 ? 14 : 30);
 
 export async function graphView({ parts: [label], options, signal, place }) {
   if (!label) throw new Problem(404, { detail: "There is no such page here." });
@@ -26,17 +26,17 @@ export async function graphView({ parts: [label], options, signal, place }) {
   setTimeout(() => signal.aborted || canvas.begin(first, label), 0);  // the drawing needs an element with a size
   const steps = choice("Steps outwards", String(hops), [["1", "1"], ["2", "2"], ["3", "3"]], (next) => { location.hash = changed({ hops: next }); });
   return [
-    make("div", { class: "title-row" }, make("h1", {}, shown(centre.title)), link("Facts as a table", entityAt(centre.label), { class: "button" })),
+    make("div", { class: "title-row" }, make("h1", {}, `Around ${shown(centre.title, 80)}`), link("Facts as a table", entityAt(centre.label), { class: "button" })),
     make("div", { class: "canvas-frame" },
       make("div", { class: "canvas-tools", role: "toolbar", "aria-label": "Canvas" }, steps, ...canvas.tools()),
       make("div", { class: "canvas-place" }, canvas.element, canvas.onEdge),
       make("aside", { class: "canvas-beside", "aria-label": "What is chosen, and the legend" }, canvas.chosen, make("h2", {}, "Relations"), canvas.legend)),
     canvas.list,
-    copyAs("/neighbourhood", { query: { entity: label, hops, limit: FACTS, predicted: true }, csv: () => rowsOfFacts(canvas.facts(), ["probability"]), name: "canvas.csv" }),
+    copyAs("/neighbourhood", { query: { entity: label, hops, limit: FACTS(), predicted: true }, csv: () => rowsOfFacts(canvas.facts(), ["probability"]), name: "canvas.csv" }),
   ];
 }
 
-const around = (label, hops, signal) => recall("GET", "/neighbourhood", { entity: label, hops, limit: FACTS * hops, predicted: true }, signal);
+const around = (label, hops, signal) => recall("GET", "/neighbourhood", { entity: label, hops, limit: FACTS() * hops, predicted: true }, signal);
 
 class Canvas {
   constructor(centre, signal, place) {
@@ -66,6 +66,7 @@ class Canvas {
     keysOfView(this.keys(), this.signal);
     for (const each of this.place.open ?? []) if (each !== label) await this.expand(each, false);
     if (this.place.canvas) this.drawing.back(this.place.canvas);
+    else if (first.entities.every((each) => each.distance < 2)) this.drawing.rings(this.centre.label);
     else await this.drawing.arrange();
     this.changed();
     this.show();
@@ -92,7 +93,7 @@ class Canvas {
       this.open.add(label);
       this.drawing.cy.getElementById(label).addClass("open");
       if (arrange) {
-        if (fresh) await this.drawing.arrange(false);
+        if (fresh) this.drawing.seeAll();
         say(fresh ? `${many(found.facts.length, "fact")} around ${found.entities[0]?.title ?? label}` : "Nothing more is known around it.");
         if (!fresh) note("Nothing more is known around it.", { key: "expand" });
         this.changed();

@@ -20,7 +20,7 @@ export async function relationView({ parts: [label], signal, place }) {
     relation.title === relation.label ? null : soft(shown(relation.label)),
     make("p", { class: "lead" }, [many(relation.facts, "fact"), KINDS[relation.kind] ?? relation.kind,
       found.heads_type && found.tails_type ? `from ${shown(found.heads_type, 60)} to ${shown(found.tails_type, 60)}` : null].filter(Boolean).join(" · ")),
-    make("section", {}, make("div", { class: "title-row" }, make("h2", {}, "What may be missing"), link("Review one by one", reviewAt({ relation: relation.label }), { class: "button" })), list.element),
+    make("section", { class: "listed" }, make("div", { class: "title-row" }, make("h2", {}, "What may be missing"), link("Review one by one", reviewAt({ relation: relation.label }), { class: "button" })), list.element),
     make("div", { class: "columns" },
       make("section", {}, make("h2", {}, "Examples"), make("ul", { class: "facts" }, ...found.examples.map((fact) =>
         make("li", {}, link(fact.head, entityAt(fact.head_label)), ` ${shown(fact.relation, 60)} `, link(fact.tail, entityAt(fact.tail_label)))))),

@@ -37,6 +37,7 @@ export async function reviewView({ options, signal, place }) {
   const mode = make("label", { class: "toggle" }, make("input", { type: "checkbox", checked: queue.single, onchange: (event) => { location.hash = changed({ one: event.target.checked }); } }), " one by one");
   keysOfView(queue.keys(), signal);
   list.element.classList.toggle("single", queue.single);
+  list.element.classList.add("listed");
   return [...top, make("div", { class: "options" }, mode, queue.selection, make("span", { class: "soft hint" }, "J K move · A accept · R reject · D defer · Z undo · Enter why · ? all keys")),
     list.element, actions(signal, bar), copyAs("/missing", { query: { ...query, limit: 100 }, csv: true, name: "missing.csv" })];
 }
@@ -193,11 +194,9 @@ function actions(signal, bar) {
   const which = make("select", { "aria-label": "Which decisions" }, ...[["", "all decided"], ["accept", "accepted"], ["reject", "rejected"], ["defer", "deferred"]].map(([key, words]) => make("option", { value: key }, words)));
   const place = make("div", { "aria-live": "polite" });
   const add = button("Add accepted to the graph", async () => {
-    const by = session.who ? null : await askWho();
-    if (!session.who && !by) return;
     add.disabled = true;
     try {
-      const { job } = await post("/decisions/add", by ? { by } : {});
+      const { job } = await post("/decisions/add", {});
       place.replaceChildren(jobBlock(job, signal, async (last, said) => {
         add.disabled = false;
         if (last.state !== "done") return;

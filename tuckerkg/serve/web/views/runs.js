@@ -14,8 +14,9 @@ export async function runsView({ signal }) {
   const now = presentRun();
   const card = (run) => make("li", { class: run === now ? "card here" : "card" },
     make("h2", {}, link(run.title || run.name, home({ run: run.default ? null : run.name }))),
-    make("p", { class: "soft" }, `${shown(run.name, 60)} · version ${run.version}${run.state === "ready" ? "" : ` · ${run.state}`}${run === now ? " · looked at now" : ""}`),
-    make("p", {}, `${number(run.entities)} entities, ${number(run.relations)} relations, ${number(run.facts)} facts${run.test_mrr ? `; test MRR ${run.test_mrr.toFixed(3)}` : ""}`),
+    make("p", { class: "soft" }, `${shown(run.name, 60)} · ${run.version === null ? "not open yet" : `version ${run.version}`}${run.state === "ready" ? "" : `, ${run.state}`}${run === now ? " · looked at now" : ""}`),
+    run.reason ? make("p", { class: "bad" }, shown(run.reason, 300)) : null,
+    run.entities === null ? null : make("p", {}, `${number(run.entities)} entities, ${number(run.relations)} relations, ${number(run.facts)} facts${run.test_mrr ? `; test MRR ${run.test_mrr.toFixed(3)}` : ""}`),
     make("p", { class: "buttons" }, link("Open", home({ run: run.default ? null : run.name }), { class: "button" }),
       run.version > 1 ? link("What changed", address(["changes"], { from: run.version - 1, run: run.default ? null : run.name }), { class: "button" }) : null,
       may("train") ? button("Newest version", () => renew(run), { title: "opens the newest version on the disk and switches to it" }) : null));

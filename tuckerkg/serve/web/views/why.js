@@ -17,7 +17,7 @@ export async function whyView({ parts: [head, relation, tail], signal, open }) {
   let found;
   try {
     const answer = await recall("POST", "/explain", body, signal);
-    found = answer.explanation ?? answer;
+    found = { ...answer.fact, ...answer };
   } finally {
     clearTimeout(slow);
     wait.stop();
@@ -42,9 +42,9 @@ export async function whyView({ parts: [head, relation, tail], signal, open }) {
 function rivalOf(found) {
   const rival = found.rival;
   if (!rival) return null;
-  const name = rival.tail_label === found.tail_label ? rival.head : rival.tail;
+  const name = rival.tail_label === found.tail_label ? rival.head : rival.tail;  // the place where the two differ
   const words = found.probability > rival.probability ? "Next best answer" : "An answer that stands above it";
-  return make("p", { class: "rival" }, `${words}: `, link(name ?? rival.title, whyAt({ ...found, ...rival })), ` ${percent(rival.probability)}`);
+  return make("p", { class: "rival" }, `${words}: `, link(name, whyAt(rival)), ` ${percent(rival.probability)}`);
 }
 
 function pathWords(path) {
