@@ -176,7 +176,7 @@ def test_back_leads_to_the_place_that_was_left(windows, countries):
     page = windows.open(countries)
     listed(page)
     page.get_by_role("button", name="More").last.click()
-    page.wait_for_function("document.querySelectorAll('.open-list li.link').length > 25")
+    page.wait_for_function("() => document.querySelectorAll('.open-list li.link').length > 25")
     page.evaluate("window.scrollTo(0, 1700)")
     page.wait_for_timeout(100)
     page.locator(".open-list li.link a.why").nth(30).evaluate("(one) => one.click()")
@@ -184,7 +184,7 @@ def test_back_leads_to_the_place_that_was_left(windows, countries):
     assert page.evaluate("window.scrollY") == 0
     page.go_back()
     listed(page)
-    page.wait_for_function("Math.abs(window.scrollY - 1700) < 3")
+    page.wait_for_function("() => Math.abs(window.scrollY - 1700) < 3")
     assert page.locator(".open-list li.link").count() > 25
 
 
@@ -225,7 +225,7 @@ def test_errors_are_said_once_with_near_names_and_a_way_home(windows, countries)
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_fits_a_phone_and_has_names_for_a_screen_reader(windows, countries, name):
     page = windows.open(countries, VIEWS[name], viewport=PHONE, color_scheme="dark", has_touch=True)
-    page.wait_for_function("!document.querySelector('.progress:not([hidden])')")
+    page.wait_for_function("() => !document.querySelector('.progress:not([hidden])')")
     assert fits(page)
     paper = page.evaluate("getComputedStyle(document.body).color")
     assert sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 450
@@ -241,7 +241,8 @@ NAMELESS = """() => [...document.querySelectorAll('a, button, input, select, tex
     .map((one) => one.outerHTML)"""
 
 # Buttons and fields: links within text are exempt from the 24 pixels.
-SMALL_TARGETS = """() => [...document.querySelectorAll('main button, main select, main input, main a.button, main a.why, nav a')]
+SMALL_TARGETS = """() => [...document.querySelectorAll(
+        'main button, main select, main input, main a.button, main a.why, nav a')]
     .filter((one) => one.offsetParent !== null)
     .map((one) => [one.outerHTML.slice(0, 80), one.closest('label') ?? one])
     .filter(([, one]) => { const { height, width } = one.getBoundingClientRect(); return height < 24 || width < 24; })

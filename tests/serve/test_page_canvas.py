@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 from browsing import keep
@@ -21,8 +21,7 @@ def service(countries_run, tmp_path_factory):
 
 
 def drawn(page):
-    page.wait_for_function(
-        "document.querySelector('.canvas')?.canvas?.nodes().length > 3 && !!document.querySelector('ul.relations li')"
+    page.wait_for_function("() => document.querySelector('.canvas')?.canvas?.nodes().length > 3 && !!document.querySelector('ul.relations li')"
     )
 
 
@@ -45,7 +44,7 @@ def test_a_double_click_expands_and_a_drag_moves(windows, service):
     before = count(page, "nodes()")
     keep(page, "canvas")
     page.mouse.dblclick(*node_at(page, "Switzerland"))
-    page.wait_for_function(f"{COUNT % 'nodes()'} > {before}")
+    page.wait_for_function(f"() => {COUNT % 'nodes()'} > {before}")
     keep(page, "canvas-expanded")
     page.wait_for_timeout(400)  # the movement into sight
     x, y = node_at(page, "Spain")
@@ -99,8 +98,7 @@ def test_arrow_keys_and_enter_expand(windows, service):
     for key in ("ArrowRight", "ArrowDown", "ArrowLeft"):
         page.keyboard.press(key)
     page.keyboard.press("Enter")
-    page.wait_for_function(
-        f"{COUNT % 'nodes()'} > {before} || document.body.innerText.includes('Nothing more is known')"
+    page.wait_for_function(f"() => {COUNT % 'nodes()'} > {before} || document.body.innerText.includes('Nothing more is known')"
     )
 
 
@@ -111,7 +109,7 @@ def test_a_list_says_the_same_in_words(windows, service):
     page.wait_for_selector(".as-list li:has-text('France borders Germany')")
     before = count(page, "nodes()")
     page.get_by_role("button", name="Expand Germany").click()
-    page.wait_for_function(f"{COUNT % 'nodes()'} > {before}")
+    page.wait_for_function(f"() => {COUNT % 'nodes()'} > {before}")
 
 
 def test_it_is_saved_as_svg_and_png(windows, service):
@@ -131,13 +129,13 @@ def test_back_finds_the_canvas_as_it_was_left(windows, service):
     drawn(page)
     before = count(page, "nodes()")
     page.mouse.dblclick(*node_at(page, "Switzerland"))
-    page.wait_for_function(f"{COUNT % 'nodes()'} > {before}")
+    page.wait_for_function(f"() => {COUNT % 'nodes()'} > {before}")
     page.wait_for_timeout(400)
     grown, spain = count(page, "nodes()"), node_at(page, "Spain")
     page.get_by_role("link", name="Facts as a table").click()
     page.wait_for_selector(".groups")
     page.go_back()
     drawn(page)
-    page.wait_for_function(f"{COUNT % 'nodes()'} === {grown}")
+    page.wait_for_function(f"() => {COUNT % 'nodes()'} === {grown}")
     page.wait_for_timeout(200)
     assert node_at(page, "Spain") == pytest.approx(spain, abs=3)

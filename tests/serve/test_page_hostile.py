@@ -70,6 +70,10 @@ def hostile(tmp_path_factory):
         yield service
 
 
+OPENED = """(label) => document.querySelector('main:not([aria-busy]) .groups')
+    && document.querySelector('.trail')?.textContent.includes(label)"""
+
+
 def unhurt(page):
     assert page.evaluate("window.hurt") is None
     assert page.locator("main img, main iframe, main script, main style, main textarea, main base").count() == 0
@@ -82,7 +86,7 @@ def test_s8_b69_forty_labels_are_text_on_their_pages(windows, hostile):
     for place, title in enumerate(TITLES):
         page.goto(f"{hostile.address}/#/entity/e{place:03}")
         page.wait_for_function(
-            "(label) => document.querySelector('main:not([aria-busy]) .groups') && document.querySelector('.trail')?.textContent.includes(label)",
+            OPENED,
             arg=f"e{place:03}",
         )
         heading = page.locator("h1").text_content()
@@ -110,7 +114,7 @@ def test_s8_b69_forty_labels_are_text_on_their_pages(windows, hostile):
 )
 def test_s8_b69_no_view_takes_labels_for_markup_on_a_phone(windows, hostile, where):
     page = windows.open(hostile, where, viewport=PHONE)
-    page.wait_for_function("!document.querySelector('.progress:not([hidden])')")
+    page.wait_for_function("() => !document.querySelector('.progress:not([hidden])')")
     page.wait_for_timeout(300)
     unhurt(page)
     assert fits(page)

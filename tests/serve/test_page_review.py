@@ -46,13 +46,13 @@ def test_the_journey_from_start_to_a_new_version(windows, countries_run, tmp_pat
         page.wait_for_selector("li.link.is-accept")
         for place, key in enumerate("arauadraa", start=2):
             page.keyboard.press(key)
-            page.wait_for_function(f"document.querySelectorAll('li[class*=is-]').length === {place}")
+            page.wait_for_function(f"() => document.querySelectorAll('li[class*=is-]').length === {place}")
         page.wait_for_selector("text=/^10 of \\d+ done/")
         assert len(decisions(run)) == 10
         assert {row["by"] for row in decisions(run)} == {"Ann"}
         keep(page, "review")
         page.keyboard.press("z")
-        page.wait_for_function("document.querySelectorAll('li[class*=is-]').length === 9")
+        page.wait_for_function("() => document.querySelectorAll('li[class*=is-]').length === 9")
         page.wait_for_selector("text=/^9 of \\d+ done/")
         with page.expect_download() as kept:
             page.get_by_role("button", name="N-Triples").click()
@@ -76,7 +76,7 @@ def test_a_bulk_decision_and_the_list_of_what_was_decided(windows, reviewed, rev
     page.keyboard.press("x")
     page.wait_for_selector("dialog[open]:has-text('3 links at once')")
     page.keyboard.press("r")
-    page.wait_for_function("document.querySelectorAll('li.is-reject').length === 3")
+    page.wait_for_function("() => document.querySelectorAll('li.is-reject').length === 3")
     assert [row["choice"] for row in decisions(review_run)].count("reject") == 3
     page.goto(f"{reviewed.address}/#/review?decision=reject")
     page.wait_for_selector("li.link.is-reject")
@@ -103,7 +103,7 @@ def test_two_people_at_once_lose_no_decision_and_see_each_other(windows, reviewe
     assert {(row["by"], row["choice"]) for row in made} == {("Ann", "accept"), ("Bob", "reject")}
     bob.keyboard.press("k")
     bob.keyboard.press("r")  # the same link, decided otherwise: both stay in the file, the later one counts
-    bob.wait_for_function("document.querySelectorAll('li.is-reject').length === 2")
+    bob.wait_for_function("() => document.querySelectorAll('li.is-reject').length === 2")
     assert bob.locator("li.link").first.locator(".fact .name").all_inner_texts() == first
     assert len(decisions(review_run)) == before + 3
 
