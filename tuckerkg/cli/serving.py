@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 def serve(
-    run: RunArgument,
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders; the first one answers where none is named.", show_default=False)
+    ],
     host: Annotated[str, typer.Option(help="The address to listen on; another than loopback needs a token.")] = (
         "127.0.0.1"
     ),
@@ -42,14 +44,32 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar="TUCKERKG_TOKEN", help="What clients must send: Authorization: Bearer TOKEN.")
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file of tokens with names and roles; it may change.", show_default=False),
+    ] = None,
+    allow_training: Annotated[
+        bool, typer.Option("--allow-training", help="Whoever may decide may send graphs and train them, too.")
+    ] = False,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that answer; they share one mapped table.", min=1)] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="Where it computes: cpu, cuda.", show_default="as it was trained, else cpu")
+    ] = None,
+    limits: Annotated[
+        Path | None, typer.Option(help="A TOML file of limits on what clients may ask.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(help="One limit, such as compute_seconds=30; may be repeated.", show_default=False),
+    ] = None,
     index: IndexOption = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line about every request; without it, about errors alone.")
-    ] = False,
+        Path | None,
+        typer.Option(help="Write a line of JSON about every request to this file; - is standard output."),
+    ] = None,
     base_rate: BaseRateOption = None,
     graph: GraphOption = None,
     checkpoint: CheckpointOption = "best",
@@ -62,12 +82,16 @@ def serve(
     on_error: OnErrorOption = "stop",
     rejects: RejectsOption = Path("rejected.tsv"),
 ) -> None:
-    """Serve a run over HTTP: a page to look at it, and the same as JSON. Ctrl-C ends it.
+    """Serve runs over HTTP: a page to look at them, and the same as JSON. Ctrl-C ends it.
 
-    Examples: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/; `tuckerkg serve runs/demo --workers 4`.
+    Examples: `tuckerkg serve runs/demo`, then open http://127.0.0.1:8000/; `tuckerkg serve runs/demo runs/mine`;
+    `tuckerkg serve runs/demo --workers 4`.
     """
     try:
         from tuckerkg.serve import server
+        from tuckerkg.serve.access_log import AccessLog
+        from tuckerkg.serve.limits import limits_of
+        from tuckerkg.serve.sources import named_sources
         from tuckerkg.serve.workers import is_worker, supervise, work
     except ImportError as error:
         raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error
@@ -77,23 +101,37 @@ def serve(
     def say(text: str) -> None:
         log(f"tuckerkg: {text}")
 
-    def opened() -> Run:
+    def opened(path: Path, version: int | None) -> Run:
         mapped = True if workers > 1 else None
-        loaded = load_run(run, checkpoint=checkpoint, graph=graph, base_rate=base_rate, options=options, mapped=mapped)
+        loaded = load_run(
+            path if version is None else Path(f"{path}@{version}"),
+            checkpoint=checkpoint,
+            graph=graph,
+            base_rate=base_rate,
+            options=options,
+            mapped=mapped,
+        )
+        if device is not None:
+            loaded.move_to(device)
         return with_index(loaded, index)
 
-    door = server.Door(host, port, token, tuple(allow_host or ()))
+    allowed = limits_of(limits, limit or [])
+    sources = named_sources(runs, opened, follow=graph is None)
+    door = server.Door(host, port, token, token_file, allow_training, tuple(allow_host or ()))
+    shown = ", ".join(str(run) for run in runs)
     if workers > 1 and not is_worker():
-        say(f"loading {run}")
+        door.access()  # a wrong file is refused once
+        say(f"loading {shown}")
         raise typer.Exit(supervise(door, workers, sys.argv[1:], say))
+    written = None if access_log is None else AccessLog(access_log)
     if workers > 1:
-        raise typer.Exit(work(opened, door, say, access_log))
-    say(f"loading {run}")
+        raise typer.Exit(work(sources, door, say, allowed, written))
+    say(f"loading {shown}")
 
     def ready() -> None:
         say(f"ready: {door.address}")
 
-    raise typer.Exit(server.serve(opened, door, on_ready=ready, log=say, log_all=access_log))
+    raise typer.Exit(server.serve(sources, door, on_ready=ready, limits=allowed, log=say, access_log=written))
 
 
 def mcp(

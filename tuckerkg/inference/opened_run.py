@@ -20,7 +20,7 @@ from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.other_graph import OtherGraph
 from tuckerkg.nn.blend_scorer import BlendScorer
 from tuckerkg.nn.contracts import ReadsEdges, Scorer
-from tuckerkg.nn.model import ParameterCounts, device_to_answer
+from tuckerkg.nn.model import ParameterCounts, choose_device, device_to_answer
 from tuckerkg.storage.checkpoints import Weights, Which
 from tuckerkg.storage.members import member_folders
 from tuckerkg.storage.run_before import RunBefore, read_run_before
@@ -122,6 +122,18 @@ class OpenedRun:
         if self._model is None:
             raise TuckerkgError(f"{self.path}: a blend has no model of its own; run.members[0].model is its first one")
         return self._model
+
+    def move_to(self, device: str) -> None:
+        """Compute on another device from now on; before anything is asked.
+
+        Raises:
+            SettingsError: there is no such device.
+        """
+        chosen = choose_device(device)
+        if self._model is not None:
+            self._model.to(chosen)
+        for member in self.members:
+            member.move_to(device)
 
     @property
     def member_names(self) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tuckerkg.inference.answers.predictions import Prediction
 from tuckerkg.types import Verdict
 
 
@@ -134,11 +134,11 @@ class Decided(BaseModel):
     counts: dict[str, int]
 
 
-def possible(fact: Prediction) -> PossibleFact:
+def possible(fact: Mapping[str, Any]) -> PossibleFact:
     """As it is told."""
-    return PossibleFact.model_validate(fact, from_attributes=True)
+    return PossibleFact.model_validate(fact)
 
 
-def judged(fact: Prediction) -> JudgedFact:
+def judged(fact: Mapping[str, Any]) -> JudgedFact:
     """As it is told."""
-    return JudgedFact.model_validate(fact, from_attributes=True)
+    return JudgedFact.model_validate(fact)

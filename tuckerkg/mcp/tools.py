@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -11,8 +10,11 @@ from pydantic import Field
 from tuckerkg.inference.run import Run
 from tuckerkg.mcp import answers
 from tuckerkg.review.decisions import Decision, Decisions
-from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.schemas import Asked, Triple
+from tuckerkg.serve.engine.engine import Engine
+from tuckerkg.serve.engine.links import Row
+from tuckerkg.serve.engine.listing import Filters
+from tuckerkg.serve.engine.names import NoSuchName
+from tuckerkg.serve.schemas.asked import Asked, AskedWhy, Triple
 
 Name = Annotated[str, Field(min_length=1, max_length=4096, description="a name or label of the graph")]
 OptionalName = Annotated[str | None, Field(min_length=1, max_length=4096, description="a name or label of the graph")]
@@ -33,7 +35,6 @@ class RunTools:
         self._run, self._by = run, by
         self._engine = Engine(run)
         self._decisions = Decisions(run.path)
-        self._explaining = threading.Lock()  # gradients of one explanation at a time
 
     def readers(self) -> list[Callable[..., object]]:
         """Tools that change nothing."""
@@ -52,18 +53,19 @@ class RunTools:
 
     def about(self) -> answers.About:
         """Say what the graph is about, which model answers, and how well it did on facts hidden from it."""
-        about = self._engine.about
+        about = self._engine.page.about
+        told = {"about": about.about, **about.counts.model_dump(), **about.model}
         return answers.About(
-            name=about.name,
-            version=about.version,
-            description={key: str(value) for key, value in about.facts.items()},
+            name=about.run.name,
+            version=about.run.version,
+            description={key: f"{value:,}" if isinstance(value, int) else str(value) for key, value in told.items()},
             test_mrr=(about.test or {}).get("mrr"),
             may_decide=self._by is not None,
         )
 
     def search(self, words: Name, limit: Count = 10) -> answers.Found:
         """Find entities by a part of their name, before anything is asked about them."""
-        found = self._engine.search(words, limit)
+        found = self._engine.around.search(words, limit)
         entities = [answers.FoundEntity(name=each.title, label=each.label, facts=each.facts) for each in found.entities]
         return answers.Found(entities=entities, total=found.total)
 
@@ -72,7 +74,7 @@ class RunTools:
         return answers.RelationsOfGraph(
             relations=[
                 answers.RelationOfGraph(name=each.title, label=each.label, facts=each.facts)
-                for each in self._engine.relations.relations
+                for each in self._engine.graph.list_relations(len(self._run.relations), 0).relations
             ]
         )
 
@@ -80,15 +82,11 @@ class RunTools:
         self, entity: Name, relation: OptionalName = None, limit: Count = 20, offset: Offset = 0
     ) -> answers.FactsOfEntity:
         """List facts that the graph holds about an entity, as head or as tail; of one relation where it is given."""
-        wanted = None if relation is None else self._run.relations.labels[self._run.relations.id_of(relation)]
-        held = self._engine.facts(entity, len(self._engine.triples)).facts
-        chosen = [fact for fact in held if wanted in (None, fact.relation_label)]
-        page = chosen[offset : offset + limit]
-        after = offset + len(page)
+        page = self._engine.graph.facts(entity, relation, None, limit, offset)
         return answers.FactsOfEntity(
-            facts=[answers.GraphFact.model_validate(fact, from_attributes=True) for fact in page],
-            total=len(chosen),
-            next_offset=after if after < len(chosen) else None,
+            facts=[answers.GraphFact.model_validate(fact, from_attributes=True) for fact in page.facts],
+            total=page.total,
+            next_offset=page.next,
         )
 
     def predict(
@@ -106,11 +104,9 @@ class RunTools:
 
     def missing(self, limit: Count = 20, relation: OptionalName = None) -> answers.MissingFacts:
         """List the most probable missing facts of the whole graph. The first call starts a search: ask again later."""
-        wanted = None if relation is None else self._run.relations.labels[self._run.relations.id_of(relation)]
-        found = self._engine.missing(limit if wanted is None else len(self._engine.triples))
-        chosen = [fact for fact in found.answers if wanted in (None, fact.relation_label)][:limit]
+        found = self._engine.listing.missing(limit, 0, Filters(relation=relation, at_least=0.0, decided="any"))
         progress = found.reason or f"{found.done:,} of {found.total:,} questions"
-        facts = [answers.PossibleFact.model_validate(fact, from_attributes=True) for fact in chosen]
+        facts = [answers.PossibleFact.model_validate(fact, from_attributes=True) for fact in found.answers]
         return answers.MissingFacts(state=found.state, progress=progress, facts=facts)
 
     def score(
@@ -118,22 +114,22 @@ class RunTools:
         facts: Annotated[list[Triple], Field(min_length=1, max_length=100, description="facts to weigh")],
     ) -> answers.JudgedFacts:
         """Say of given facts how probable they are, and yes, no or unsure with the measured error rate."""
-        return answers.JudgedFacts(facts=[answers.judged(fact) for fact in self._engine.score(facts)])
+        return answers.JudgedFacts(facts=[answers.judged(fact) for fact in self._scored(facts)])
 
     def explain(
         self, head: Name, relation: Name, tail: Name, limit: Annotated[int, Field(ge=1, le=20)] = 5
     ) -> answers.Reason:
         """Say why a fact is predicted: the facts that carried its score, and paths from head to tail."""
-        with self._explaining:
-            found = self._run.explain(head, relation, tail, limit)
+        found = self._engine.explaining.explain(AskedWhy(head=head, relation=relation, tail=tail, k=limit))
+        name = found.fact.relation
         return answers.Reason(
-            fact=f"{found.head} {found.relation} {found.tail}",
+            fact=f"{found.fact.head} {name} {found.fact.tail}",
             probability=found.probability,
             known=found.known,
             rank=found.standing.rank,
             candidates=found.candidates,
-            edges=[f"{edge.sentence()} (log share {edge.loss:+.3f})" for edge in found.edges],
-            paths=[f"{path.sentence()} ({path.evidence(found.relation)})" for path in found.paths],
+            edges=[f"{edge.head} {edge.relation} {edge.tail} (log share {edge.loss:+.3f})" for edge in found.edges],
+            paths=[f"{path.sentence()} ({path.evidence(name)})" for path in found.paths],
         )
 
     def decisions(self, choice: Choice | None = None) -> answers.Decided:
@@ -150,15 +146,15 @@ class RunTools:
         assert self._by is not None
         made = [
             Decision.now(
-                (fact.head_label, fact.relation_label, fact.tail_label),
+                (fact["head_label"], fact["relation_label"], fact["tail_label"]),
                 choice,
                 self._by,
-                probability=fact.probability,
+                probability=fact["probability"],
                 version=self._run.version,
                 step=self._run.step,
                 note=note,
             )
-            for fact in self._engine.score(facts)
+            for fact in self._scored(facts)
         ]
         self._decisions.add(made)
         return self._told(made)
@@ -167,6 +163,15 @@ class RunTools:
         """Take back the last decisions that were made by these tools' own name."""
         assert self._by is not None
         return self._told(self._decisions.undo(self._by, count))
+
+    def _scored(self, facts: list[Triple]) -> list[Row]:
+        """Facts with probabilities and verdicts. Raises NoSuchName."""
+        rows = []
+        for row in self._engine.links.score(facts):
+            if isinstance(row, NoSuchName):
+                raise row
+            rows.append(row)
+        return rows
 
     def _told(self, decisions: list[Decision]) -> answers.Decided:
         told = [answers.DecidedFact.model_validate(each, from_attributes=True) for each in decisions]

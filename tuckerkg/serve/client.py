@@ -17,55 +17,87 @@ from tuckerkg.errors import TuckerkgError
 
 
 class ServiceError(TuckerkgError):
-    """The service refused: ``status``, its words, and the id under which its log has it."""
+    """The service refused.
 
-    def __init__(self, status: int, error: str, number: str) -> None:
-        super().__init__(f"{error} (status {status}, id {number})")
-        self.status, self.error, self.number = status, error, number
+    Attributes:
+        status: of HTTP.
+        code: a word for programs, such as "unknown-name".
+        detail: a sentence for people.
+        number: the id under which the service's log has it.
+        problem: everything that was said.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status, self.problem = status, dict(problem)
+        self.code, self.detail = str(problem.get("code", "none")), str(problem.get("detail", "no reason was given"))
+        self.number = str(problem.get("instance", "none"))
+        super().__init__(f"{self.detail} (status {status}, {self.code}, id {self.number})")
 
 
 class Client:
-    """Asks one service; answers are plain dictionaries as in its OpenAPI document."""
+    """Asks one service; answers are plain dictionaries as in its OpenAPI document.
 
-    def __init__(self, address: str = "http://127.0.0.1:8000", token: str | None = None, seconds: float = 60.0) -> None:
+    Args:
+        address: where it listens.
+        token: where it asks for one.
+        seconds: that an answer may take.
+        run: which of its runs is asked; None: the first one.
+    """
+
+    def __init__(
+        self,
+        address: str = "http://127.0.0.1:8000",
+        token: str | None = None,
+        seconds: float = 60.0,
+        run: str | None = None,
+    ) -> None:
         if not address.startswith(("http://", "https://")):
             raise TuckerkgError(f"{address!r} is no address of a service, such as http://127.0.0.1:8000")
-        self.address, self.token, self.seconds = address.rstrip("/"), token, seconds
+        self.address, self.token, self.seconds, self.run = address.rstrip("/"), token, seconds, run
 
     def ready(self) -> bool:
         """Whether questions are answered."""
         try:
-            self._get("/ready")
+            self._ask("GET", "/ready", {})
         except ServiceError:
             return False
         return True
 
+    def runs(self) -> dict[str, Any]:
+        """The runs that are served, and what you may do."""
+        return self._ask("GET", "/api/v1/runs", {})
+
     def about(self) -> dict[str, Any]:
         """What is served."""
-        return self._get("/api/run")
+        return self._get("/run")
 
-    def search(self, text: str, limit: int = 20) -> list[dict[str, Any]]:
-        """Entities by a part of their name."""
-        found: list[dict[str, Any]] = self._get("/api/entities", q=text, limit=limit)["entities"]
-        return found
+    def search(self, text: str, limit: int = 20, offset: int = 0) -> list[dict[str, Any]]:
+        """Entities by a part of their name; near names where none holds it."""
+        return self._list("entities", "/entities", q=text, limit=limit, offset=offset)
 
-    def facts(self, entity: str, limit: int = 100) -> dict[str, Any]:
-        """The facts of an entity."""
-        return self._get("/api/facts", entity=entity, limit=limit)
+    def entity(self, entity: str) -> dict[str, Any]:
+        """An entity with its facts by relation."""
+        return self._get("/entity", entity=entity)
 
-    def neighbourhood(self, entity: str, hops: int = 1, limit: int = 50) -> dict[str, Any]:
+    def facts(self, entity: str, limit: int = 100, offset: int = 0, relation: str | None = None) -> dict[str, Any]:
+        """The facts of an entity, some of all: ``next`` is the offset of the following ones."""
+        return self._get("/facts", entity=entity, limit=limit, offset=offset, relation=relation)
+
+    def neighbourhood(self, entity: str, hops: int = 1, limit: int = 50, predicted: bool = False) -> dict[str, Any]:
         """The graph around an entity."""
-        return self._get("/api/neighbourhood", entity=entity, hops=hops, limit=limit)
+        return self._get("/neighbourhood", entity=entity, hops=hops, limit=limit, predicted=predicted)
 
-    def relations(self) -> list[dict[str, Any]]:
-        """All relations."""
-        found: list[dict[str, Any]] = self._get("/api/relations")["relations"]
-        return found
+    def nearest(self, entity: str, limit: int = 10) -> list[dict[str, Any]]:
+        """Entities like this one."""
+        return self._list("entities", "/nearest", entity=entity, limit=limit)
+
+    def relations(self, limit: int = 1_000, offset: int = 0) -> list[dict[str, Any]]:
+        """Relations, those with most facts first."""
+        return self._list("relations", "/relations", limit=limit, offset=offset)
 
     def suggestions(self, entity: str) -> list[dict[str, Any]]:
         """Questions that make sense for an entity."""
-        found: list[dict[str, Any]] = self._get("/api/suggestions", entity=entity)["suggestions"]
-        return found
+        return self._list("suggestions", "/suggestions", entity=entity)
 
     def predict(
         self,
@@ -76,44 +108,94 @@ class Client:
         *,
         known: bool = False,
         typed: bool = True,
-        joined: bool | None = None,
+        joined: bool = True,
     ) -> list[dict[str, Any]]:
-        """Missing links, the best first; ``joined`` as in ``Run.predict``, None: where the run is quick to ask."""
-        asked = _question(head, relation, tail, k, known, typed) | {"joined": joined}
-        found: list[dict[str, Any]] = self._post("/api/predict", asked)["answers"]
+        """Missing links, the best first; see ``Run.predict``."""
+        given = {"head": head, "relation": relation, "tail": tail}
+        asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        asked |= {"k": k, "known": known, "typed": typed, "joined": joined}
+        found: list[dict[str, Any]] = self._post("/predict", asked)["answers"]
         return found
 
-    def predict_batch(self, questions: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-        """Many questions, each a mapping with what ``predict`` takes."""
-        asked = {"questions": [dict(question) for question in questions]}
-        found: list[list[dict[str, Any]]] = self._post("/api/predict/batch", asked)["answers"]
-        return found
+    def predict_batch(self, questions: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]] | ServiceError]:
+        """Many questions, each a mapping with what ``predict`` takes; one that fails gives its error."""
+        found = self._post("/predict/batch", {"questions": [dict(question) for question in questions]})["results"]
+        return [_result(each, "answers") for each in found]
 
-    def score(self, facts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
-        """Whole triples with their probabilities, and whether they are true."""
+    def score(self, facts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any] | ServiceError]:
+        """Whole triples with their probabilities, and whether they are true; one that fails gives its error."""
         asked = {"facts": [{"head": head, "relation": relation, "tail": tail} for head, relation, tail in facts]}
-        found: list[dict[str, Any]] = self._post("/api/score", asked)["facts"]
-        return found
+        return [_result(each, "fact") for each in self._post("/score", asked)["results"]]
 
     def explain(self, head: str, relation: str, tail: str, k: int = 5) -> dict[str, Any]:
         """Why a fact is believed."""
-        asked = {"head": head, "relation": relation, "tail": tail, "k": k}
-        found: dict[str, Any] = self._post("/api/explain", asked)["explanation"]
+        return self._post("/explain", {"head": head, "relation": relation, "tail": tail, "k": k})
+
+    def missing(self, limit: int = 20, offset: int = 0, **filters: Any) -> dict[str, Any]:
+        """The most believed missing facts of the whole graph, or how far the search for them is.
+
+        Filters are relation, type, entity, at_least, decided and reasons.
+        """
+        return self._get("/missing", limit=limit, offset=offset, **filters)
+
+    def proof(self, limit: int = 20, offset: int = 0) -> dict[str, Any]:
+        """Hidden test facts that were found again."""
+        return self._get("/proof", limit=limit, offset=offset)
+
+    def decisions(self, limit: int = 100, offset: int = 0, choice: str | None = None) -> dict[str, Any]:
+        """What was decided about facts, the last decision first."""
+        return self._get("/decisions", limit=limit, offset=offset, choice=choice)
+
+    def decide(
+        self, facts: Sequence[tuple[str, str, str]], choice: str, by: str | None = None, note: str = ""
+    ) -> dict[str, Any]:
+        """Accept, reject or defer facts; ``by`` where no token names who decides."""
+        made = [
+            {"head": head, "relation": relation, "tail": tail, "choice": choice, "note": note}
+            for head, relation, tail in facts
+        ]
+        return self._post("/decisions", {"decisions": made, **({} if by is None else {"by": by})})
+
+    def undo(self, count: int = 1, by: str | None = None) -> dict[str, Any]:
+        """Take back one's own last decisions."""
+        return self._post("/decisions/undo", {"count": count, **({} if by is None else {"by": by})})
+
+    def start(self, kind: str, **what: Any) -> dict[str, Any]:
+        """Post a job; ``job`` says how far it is."""
+        named = {} if self.run is None or kind == "train" else {"run": self.run}
+        found: dict[str, Any] = self._ask("POST", "/api/v1/jobs", {}, {"kind": kind, **named, **what})["job"]
         return found
 
-    def missing(self, limit: int = 20) -> dict[str, Any]:
-        """The most believed missing facts of the whole graph, or how far the search for them is."""
-        return self._get("/api/missing", limit=limit)
+    def job(self, number: str) -> dict[str, Any]:
+        """How far a job is, and what came of it."""
+        return self._ask("GET", f"/api/v1/jobs/{urllib.parse.quote(number, safe='')}", {})
+
+    def cancel(self, number: str) -> dict[str, Any]:
+        """Cancel a job."""
+        return self._ask("DELETE", f"/api/v1/jobs/{urllib.parse.quote(number, safe='')}", {})
+
+    # ------------------------------------------------------------------------------------------ requests
+
+    def _list(self, name: str, path: str, **query: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get(path, **query)[name]
+        return found
 
     def _get(self, path: str, **query: Any) -> dict[str, Any]:
-        return self._ask(urllib.request.Request(f"{self.address}{path}?{urllib.parse.urlencode(query)}"))  # noqa: S310
+        return self._ask("GET", f"/api/v1{path}", {"run": self.run, **query})
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        request = urllib.request.Request(f"{self.address}{path}", json.dumps(body).encode())  # noqa: S310
-        request.add_header("Content-Type", "application/json")
-        return self._ask(request)
+        return self._ask("POST", f"/api/v1{path}", {"run": self.run}, body)
 
-    def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        given = {name: _word(value) for name, value in query.items() if value is not None}
+        address = f"{self.address}{path}" + (f"?{urllib.parse.urlencode(given)}" if given else "")
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(address, data, method=method)  # noqa: S310
+        request.add_header("Accept", "application/json")
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
         if self.token is not None:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
@@ -126,21 +208,17 @@ class Client:
             raise TuckerkgError(f"{self.address}: no answer: {error}. Is `tuckerkg serve` running?") from error
 
 
-def _question(
-    head: str | None, relation: str | None, tail: str | None, k: int, known: bool, typed: bool
-) -> dict[str, Any]:
-    given = {"head": head, "relation": relation, "tail": tail}
-    return {
-        **{name: value for name, value in given.items() if value is not None},
-        "k": k,
-        "known": known,
-        "typed": typed,
-    }
+def _word(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _result(found: Mapping[str, Any], name: str) -> Any:
+    return found[name] if name in found else ServiceError(int(found["problem"]["status"]), found["problem"])
 
 
 def _refusal(error: urllib.error.HTTPError) -> ServiceError:
     try:
         said = json.load(error)
-        return ServiceError(error.code, str(said["error"]), str(said["id"]))
-    except (ValueError, KeyError, TypeError):
-        return ServiceError(error.code, str(error.reason), "none")
+        return ServiceError(error.code, said if isinstance(said, dict) else {})
+    except ValueError:
+        return ServiceError(error.code, {"detail": str(error.reason)})

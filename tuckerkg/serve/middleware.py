@@ -9,25 +9,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuckerkg.errors import printable
+from tuckerkg.serve import problems
+from tuckerkg.serve.access import Access, Caller
+from tuckerkg.serve.limits import Limits
+from tuckerkg.serve.problems import REQUEST_ID, UNEXPECTED, Refused
 from tuckerkg.serve.prometheus import ServiceMetrics
 from tuckerkg.types import LogFunction, ignore
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OPEN_PATHS = ("/health", "/ready")  # without a token, for whoever watches the service
+CLOSED_PATHS = ("/api/", "/metrics")  # what a token is asked for
 HEADERS = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "x-content-type-options": "nosniff",
@@ -36,64 +39,22 @@ HEADERS = {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
 }
-# What a status asks of the client; after some the rest of a body may still be on its way, so the connection ends.
-HEADERS_OF_STATUS = {
-    401: {"www-authenticate": "Bearer"},
-    503: {"retry-after": "1"},
-    **{status: {"connection": "close"} for status in (400, 408, 413, 431)},
-}
-
 DISCARDED_BODIES = 8  # of the largest size, and
 DISCARDED_SECONDS = 1.0  # that a body which is too large is read for, unkept
-REQUEST_ID = "x-request-id"
-UNEXPECTED = "something went wrong here; the log has it under this id"
+SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 
 _log = logging.getLogger("tuckerkg.serve")
 
 
-@dataclass(frozen=True)
-class RequestLimits:
-    """How much one client may ask of the service."""
-
-    head_bytes: int = 16_384
-    body_bytes: int = 1 << 20
-    receive_seconds: float = 10.0
-    compute_seconds: float = 60.0
-    in_flight: int = 256
-
-
-class Refused(Exception):
-    """A request that is answered with a status and a reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
-
-
-def problem(status: int, reason: str, number: str | None = None) -> JSONResponse:
-    """Make the answer that every error gets: a reason and an id, a new one unless the log has it already."""
-    number = number or secrets.token_hex(8)
-    headers = {**HEADERS_OF_STATUS.get(status, {}), REQUEST_ID: number}
-    return JSONResponse({"error": reason, "id": number}, status, headers)
-
-
-def _line(scope: Scope, answer: _Answer, seconds: float) -> str:
-    """Who asked for what, and what became of it; the query and the body are not written down."""
-    client = (scope.get("client") or ("-",))[0]
-    known_as = f" id {answer.number}" if answer.number else ""
-    what = f"{scope['method']} {scope['path']}"
-    return printable(f"{client} {what} {answer.status} {1000 * seconds:.1f} ms{known_as}")
-
-
 def logged(scope: Scope) -> str:
     """Write the current exception to the log and return the id that it has there."""
-    number = secrets.token_hex(8)
+    number: str = scope.get("state", {}).get("id") or secrets.token_hex(8)
     _log.exception("request %s %s failed, id %s", scope["method"], printable(scope["path"]), number)
     return number
 
 
 class Guard:
-    """Middleware that checks a request before its body is parsed, and answers what it refuses as JSON with an id.
+    """Middleware that checks a request before its body is parsed, and answers what it refuses with a problem.
 
     What Starlette, FastAPI and uvicorn have for this falls short of the service's rules. TrustedHostMiddleware answers
     in plain text with status 400 and looks at the first of several Host headers only; CORSMiddleware still runs a
@@ -105,31 +66,36 @@ class Guard:
 
     Args:
         app: the application behind it.
-        bodies: the paths that take a body by POST; no other request's body is read.
+        bodies: patterns of the paths that take a body by POST; no other request's body is read.
+        streams: patterns of those whose body the application reads itself.
+        deletes: patterns of the paths that take DELETE.
         hosts: the Host names that are served, in any case.
-        token: what clients must send as Bearer token; None asks for none, which a loopback address allows.
+        access: who may ask, and for what.
         limits: how much a client may ask.
         metrics: where requests are counted.
         log: called with a line about each request that was refused or failed, with the id that the client has.
-        log_all: ... and about every other one.
+        access_log: called with what happened to every request.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (by keyword only)
         self,
         app: ASGIApp,
         *,
-        bodies: Iterable[str],
+        bodies: Iterable[str] = (),
+        streams: Iterable[str] = (),
+        deletes: Iterable[str] = (),
         hosts: Iterable[str] = LOOPBACK,
-        token: str | None = None,
-        limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
+        access: Access | None = None,
+        limits: Limits = Limits(),  # noqa: B008  (frozen)
         metrics: ServiceMetrics | None = None,
         log: LogFunction = ignore,
-        log_all: bool = False,
+        access_log: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        self.log, self.log_all = log, log_all
-        self.app, self.bodies = app, frozenset(bodies)
+        self.log, self.access_log = log, access_log
+        self.app = app
+        self.bodies, self.streams, self.deletes = (_compiled(each) for each in (bodies, streams, deletes))
         self.hosts = frozenset(host.lower() for host in hosts)
-        self.token, self.limits = token, limits
+        self.access, self.limits = access or Access(), limits
         self.metrics = metrics or ServiceMetrics()
         self.bearer = HTTPBearer(auto_error=False)
         self.in_flight = 0
@@ -140,7 +106,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(send, self)
+        state = scope["state"] = {**scope.get("state", {}), "id": _id_of(Headers(scope=scope))}
+        answer = _Answer(send, self, state["id"])
         clock = time.perf_counter()
         self.in_flight += 1
         self.metrics.in_flight.set(self.in_flight)
@@ -148,62 +115,109 @@ class Guard:
             await self._answer(scope, receive, answer)
         except Refused as refused:
             if not answer.status:  # else half an answer is out already, and the server closes the connection
-                await problem(refused.status, refused.reason)(scope, receive, answer.send)
+                await problems.answer(refused, state["id"])(scope, receive, answer.send)
+                state["code"] = refused.code
         except asyncio.CancelledError:
             raise
         except Exception:
             if not answer.status:  # else the application has answered and logged it
-                await problem(500, UNEXPECTED, logged(scope))(scope, receive, answer.send)
+                await problems.answer(Refused(500, UNEXPECTED), logged(scope))(scope, receive, answer.send)
         finally:
             self.in_flight -= 1
             self.metrics.in_flight.set(self.in_flight)
             seconds = time.perf_counter() - clock
             self.metrics.observe(scope, answer.status, seconds)
-            if self.log_all or answer.status >= 400:
-                self.log(_line(scope, answer, seconds))
+            if "code" in state:
+                self.metrics.refused.labels(state["code"]).inc()
+            self._tell(scope, answer, seconds)
+
+    def _tell(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+        """Who asked for what, and what became of it; the query and the body are not written down."""
+        client = (scope.get("client") or ("-",))[0]
+        state = scope["state"]
+        if answer.status >= 400:
+            what = f"{scope['method']} {scope['path']}"
+            self.log(printable(f"{client} {what} {answer.status} {1000 * seconds:.1f} ms id {state['id']}"))
+        if self.access_log is None:
+            return
+        caller: Caller | None = state.get("caller")
+        self.access_log(
+            {
+                "time": time.time(),
+                "id": state["id"],
+                "client": client,
+                "who": None if caller is None else caller.name,
+                "method": scope["method"],
+                "route": getattr(scope.get("route"), "path", None),
+                "path": scope["path"],
+                "run": state.get("run"),
+                "status": answer.status,
+                "code": state.get("code"),
+                "ms": round(1000 * seconds, 3),
+                "bytes": answer.bytes,
+                "questions": state.get("questions", 0),
+                "cost": round(state.get("cost", 0.0), 6),
+            }
+        )
 
     async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        if self.in_flight > self.limits.in_flight:
-            raise Refused(503, f"{self.limits.in_flight} requests are at work already; try again")
         headers = Headers(scope=scope)
+        method, path = scope["method"], scope["path"]
+        if method == "HEAD":  # as GET answers, whose routes need not know of it
+            answer.only_head = True
+        if self.in_flight > self.limits.in_flight:
+            raise Refused(503, f"{self.limits.in_flight} requests are at work already; try again", "overloaded")
+        if len(scope.get("raw_path", b"") or b"") + len(scope.get("query_string", b"")) > self.limits.target_bytes:
+            raise Refused(414, f"path and query may have {self.limits.target_bytes:,} bytes")
         if sum(len(name) + len(value) for name, value in headers.raw) > self.limits.head_bytes:
             raise Refused(431, f"the head may have {self.limits.head_bytes:,} bytes")
-        self._check_origin(headers, scope["method"])
-        await self._check_token(scope)
-        if self.draining and scope["path"] == "/ready":
-            raise Refused(503, "the service is ending")
-        body = b""
-        if scope["method"] == "POST" and scope["path"] in self.bodies:
-            body = await self._body(headers, receive)
-        elif scope["method"] not in ("GET", "HEAD"):
-            answer.closes = True  # nothing here takes such a request; if it has a body, nobody reads it
-        elif scope["method"] == "HEAD":  # as GET answers, whose routes need not know of it
-            scope["method"], answer.only_head = "GET", True
+        self._check_origin(headers, method)
+        scope["state"]["caller"] = await self._caller(scope)
+        if self.draining and path in ("/ready", "/readyz"):
+            raise Refused(503, "the service is ending", "ending")
+        if method == "POST" and _matches(self.bodies, path):
+            receive = _replayed(await self._body(headers, receive), receive)
+        elif not (method == "POST" and _matches(self.streams, path)):
+            if method not in ("GET", "HEAD") and not (method == "DELETE" and _matches(self.deletes, path)):
+                answer.closes = True  # nothing here takes such a request; if it has a body, nobody reads it
+            receive = _replayed(b"", receive)
+        if method == "HEAD":
+            scope["method"] = "GET"
         # Nothing served is large; Starlette would answer a Range that makes no sense in plain text.
         scope["headers"] = [(name, value) for name, value in headers.raw if name != b"range"]
-        await self.app(scope, _replayed(body, receive), answer.send)
+        if method == "POST" and "content-type" not in headers:
+            scope["headers"].append((b"content-type", b"application/json"))  # of a body that says nothing
+        await self.app(scope, receive, answer.send)
 
     def _check_origin(self, headers: Headers, method: str) -> None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _host_name(hosts[0]) not in self.hosts:
-            raise Refused(403, "this Host is not served")
-        foreign = any(origin.partition("://")[2] != hosts[0] for origin in headers.getlist("origin"))
+            raise Refused(403, "this Host is not served; --allow-host names a further one", "host-not-served")
+        ours = (f"http://{hosts[0]}", f"https://{hosts[0]}")
+        foreign = any(origin not in ours for origin in headers.getlist("origin"))
         followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
         # A link on another page opens this one; what that page's scripts ask, or frame, is refused.
         if foreign or not (own or (followed and method in ("GET", "HEAD"))):
-            raise Refused(403, "requests from other pages are not answered")
+            raise Refused(403, "requests from other pages are not answered", "other-page")
 
-    async def _check_token(self, scope: Scope) -> None:
-        if self.token is None or scope["path"] in OPEN_PATHS or not scope["path"].startswith(("/api/", "/metrics")):
-            return
+    async def _caller(self, scope: Scope) -> Caller:
+        address = (scope.get("client") or ("-",))[0]
+        if not scope["path"].startswith(CLOSED_PATHS):
+            return Caller(address, None, ())
         given = await self.bearer(Request(scope))
-        if given is None or not secrets.compare_digest(given.credentials.encode(), self.token.encode()):
-            raise Refused(401, "a token is needed: Authorization: Bearer TOKEN")
+        found = self.access.caller(None if given is None else given.credentials, address)
+        if found is None:
+            raise Refused(401, "a token is needed: Authorization: Bearer TOKEN", "token-needed")
+        found.need("read")
+        return found
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         if any(coding != "identity" for coding in headers.getlist("content-encoding")):
             raise Refused(415, "a compressed body is not read")
+        is_empty = "transfer-encoding" not in headers and headers.get("content-length", "0").strip("0") == ""
+        if is_empty and "content-type" not in headers:
+            return b"{}"  # nothing is said: every field as it is by default
         kinds = headers.getlist("content-type")
         if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "the body must be application/json")
@@ -249,10 +263,9 @@ class Guard:
 class _Answer:
     """Sends an answer with the guard's headers, and keeps its status once it is out."""
 
-    def __init__(self, send: Send, guard: Guard) -> None:
-        self._send, self._guard = send, guard
-        self.status = 0
-        self.number = ""  # the id of an error
+    def __init__(self, send: Send, guard: Guard, number: str) -> None:
+        self._send, self._guard, self.number = send, guard, number
+        self.status = self.bytes = 0
         self.closes = False  # the connection ends with this answer
         self.only_head = False  # no body is sent
 
@@ -261,14 +274,29 @@ class _Answer:
             self.status = message["status"]
             message.setdefault("headers", [])
             headers = MutableHeaders(scope=message)
-            self.number = headers.get(REQUEST_ID, "")
+            headers[REQUEST_ID] = self.number
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             if self._guard.draining or self.closes:
                 headers.setdefault("connection", "close")
         elif self.only_head and message["type"] == "http.response.body":
             message = {**message, "body": b""}
+        self.bytes += len(message.get("body", b""))
         await self._send(message)
+
+
+def _id_of(headers: Headers) -> str:
+    """The id that the client gave a request, where it is one; else a new one."""
+    given = headers.get(REQUEST_ID, "")
+    return given if SANE_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def _compiled(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each) for each in patterns)
+
+
+def _matches(patterns: Sequence[re.Pattern[str]], path: str) -> bool:
+    return any(each.fullmatch(path) for each in patterns)
 
 
 def _host_name(host: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
+import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import h11
@@ -14,10 +17,13 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuckerkg.errors import TuckerkgError, printable
-from tuckerkg.inference.run import Run
+from tuckerkg.serve import problems
+from tuckerkg.serve.access import Access, check_token
 from tuckerkg.serve.app import make_app
-from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.middleware import LOOPBACK, Guard, RequestLimits
+from tuckerkg.serve.limits import Limits
+from tuckerkg.serve.middleware import HEADERS, LOOPBACK, Guard
+from tuckerkg.serve.problems import Refused
+from tuckerkg.serve.state import RunSource, Service
 from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
@@ -25,14 +31,55 @@ PARTING_SECONDS = 0.5  # in which kept connections still get answers, which clos
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection whose request head does not arrive in time.
+    """HTTP/1.1 that closes a connection whose request head does not arrive in time, or whose answer nobody reads.
 
-    uvicorn has a timeout for the pause between two requests only: a client that sends its head byte by byte keeps a
-    connection for ever. It has no setting for that, so its protocol class, which is not documented, is extended.
+    uvicorn has a timeout for the pause between two requests only: a client that sends its head byte by byte, or reads
+    nothing of a large answer, keeps a connection for ever. It has no setting for that, so its protocol class, which is
+    not documented, is extended.
     """
 
     head_seconds = 10.0
+    write_seconds = 10.0
     _clock: asyncio.TimerHandle | None = None
+    _write_clock: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """Start the clock while more is written than the client reads."""
+        super().pause_writing()
+        if self._write_clock is None:
+            self._write_clock = self.loop.call_later(self.write_seconds, self._unread)
+
+    def resume_writing(self) -> None:
+        """Stop it: the client has read."""
+        self._stop_writing()
+        super().resume_writing()
+
+    def _unread(self) -> None:
+        self._write_clock = None
+        self.transport.abort()
+
+    def _stop_writing(self) -> None:
+        if self._write_clock is not None:
+            self._write_clock.cancel()
+            self._write_clock = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP with a problem as any other, and close the connection."""
+        number = secrets.token_hex(8)
+        body = json.dumps(Refused(400, f"this is not HTTP/1.1: {msg}").as_dict(number)).encode()
+        headers = {
+            **HEADERS,
+            "content-type": problems.MEDIA_TYPE,
+            "content-length": str(len(body)),
+            problems.REQUEST_ID: number,
+            "connection": "close",
+        }
+        lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+        parts = (h11.Response(status_code=400, headers=lines, reason=b"Bad Request"), h11.Data(data=body))
+        for part in (*parts, h11.EndOfMessage()):
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.SEND_BODY, h11.DONE):
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock with the connection."""
@@ -50,6 +97,7 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock: nothing is left to wait for."""
         self._stop()
+        self._stop_writing()
         super().connection_lost(exc)
 
     def _start(self) -> None:
@@ -86,20 +134,19 @@ class PartingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def check_address(host: str, token: str | None) -> None:
+def check_address(host: str, token: str | None, token_file: Path | None = None) -> None:
     """Refuse an address that others reach without a token, and a short token.
 
     Raises:
         TuckerkgError: with what to do instead.
     """
-    if not is_loopback(host) and not token:
+    if not is_loopback(host) and not token and token_file is None:
         raise TuckerkgError(
-            f"--host {printable(host)} can be reached by others: give a token too, by --token or TUCKERKG_TOKEN, "
-            "which clients send as Authorization: Bearer TOKEN"
+            f"--host {printable(host)} can be reached by others: give a token too, by --token, --token-file or "
+            "TUCKERKG_TOKEN, which clients send as Authorization: Bearer TOKEN"
         )
-    if token is not None and len(token) < 16:
-        make = "python -c 'import secrets; print(secrets.token_urlsafe())'"
-        raise TuckerkgError(f"the token has fewer than 16 characters: make one by {make}")
+    if token is not None:
+        check_token(token)
 
 
 def is_loopback(host: str) -> bool:
@@ -120,12 +167,16 @@ class Door:
         host: the address to listen on; another than loopback needs a token.
         port: the port to listen on.
         token: what clients must send as Bearer token; None asks for none.
+        token_file: tokens of several clients, with names and roles.
+        training: who may decide may train, too.
         names: further Host names that clients use, for instance that of a proxy.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     token: str | None = None
+    token_file: Path | None = None
+    training: bool = False
     names: tuple[str, ...] = ()
 
     @property
@@ -133,13 +184,17 @@ class Door:
         """For people."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
 
+    def access(self) -> Access:
+        """Who may come in. Raises TuckerkgError."""
+        return Access(self.token, self.token_file, training=self.training)
+
     def open(self) -> socket.socket:
         """Listen.
 
         Raises:
             TuckerkgError: the address needs a token, or is taken.
         """
-        check_address(self.host, self.token)
+        check_address(self.host, self.token, self.token_file)
         try:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             return socket.create_server((self.host, self.port), family=family)
@@ -155,32 +210,33 @@ class CannotListenError(TuckerkgError):
 
 
 def serve(
-    open_run: Callable[[], Run],
+    sources: Sequence[RunSource],
     door: Door,
     *,
     listener: socket.socket | None = None,
     on_ready: Callable[[], None] = lambda: None,
-    limits: RequestLimits = RequestLimits(),  # noqa: B008  (frozen)
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
-    log_all: bool = False,
+    access_log: Callable[[dict[str, Any]], None] | None = None,
 ) -> int:
-    """Serve a run until a signal ends it.
+    """Serve runs until a signal ends it.
 
     Args:
-        open_run: opens the run; called in a thread once the service listens.
+        sources: the runs; opened in a thread once the service listens.
         door: where it listens.
         listener: a socket that listens there already.
-        on_ready: called once the run is loaded.
+        on_ready: called once the first run is loaded.
         limits: how much one client may ask.
         log: called with sentences for the user, and with a line about each request that was refused or failed.
-        log_all: ... and about every other request.
+        access_log: called with what happened to every request.
 
     Returns:
-        The exit status: 1 where the address is taken or the run could not be loaded.
+        The exit status: 1 where the address is taken or the first run could not be loaded.
 
     Raises:
-        TuckerkgError: the address needs a token.
+        TuckerkgError: the address needs a token, or the file of tokens is wrong.
     """
+    access = door.access()
     try:
         listener = listener or door.open()  # before the run is loaded, which takes a while
     except CannotListenError as error:
@@ -189,30 +245,25 @@ def serve(
     server: PartingServer | None = None
     failed = False
 
-    def loaded() -> Engine:
+    def end(error: Exception) -> None:
         nonlocal failed
-        try:
-            engine = Engine(open_run())
-        except Exception as error:
-            failed = True
-            log(str(error))
-            if server is not None:
-                server.should_exit = True
-            raise
-        on_ready()
-        return engine
+        failed = True
+        log(str(error))
+        if server is not None:
+            server.should_exit = True
 
-    hosts = {*LOOPBACK, door.host, *door.names}
-    guard = make_app(loaded, hosts=hosts, token=door.token, limits=limits, log=log, log_all=log_all)
+    service = Service(sources, access=access, limits=limits, log=log, on_ready=on_ready, on_failure=end)
+    guard = make_app(service, hosts={*LOOPBACK, door.host, *door.names}, log=log, access_log=access_log)
+    protocol = type("Protocol", (PatientProtocol,), {"write_seconds": limits.write_seconds})
     config = uvicorn.Config(
         cast("Any", guard),
-        http=PatientProtocol,
+        http=protocol,
         ws="none",
         loop="asyncio",
         log_level="warning",
         access_log=False,
         server_header=False,
-        date_header=False,
+        date_header=True,
         proxy_headers=False,
         h11_max_incomplete_event_size=limits.head_bytes,
         timeout_keep_alive=5,

@@ -17,15 +17,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
 from tuckerkg.inference.run import Run
+from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.prometheus import FOLDER
 from tuckerkg.serve.server import CannotListenError, Door, serve
+from tuckerkg.serve.state import RunSource
 from tuckerkg.types import LogFunction
 
 WORKER = "TUCKERKG_WORKER"  # its number, and the descriptors that it was given
@@ -40,27 +44,37 @@ def is_worker() -> bool:
     return WORKER in os.environ
 
 
-def work(open_run: Callable[[], Run], door: Door, log: LogFunction, log_all: bool) -> int:
+def work(
+    sources: Sequence[RunSource],
+    door: Door,
+    log: LogFunction,
+    limits: Limits,
+    access_log: Callable[[dict[str, Any]], None] | None,
+) -> int:
     """Serve as one of several workers; ends when the process that started it does."""
     number, listening, told, early = os.environ[WORKER].split(":")
     listener = socket.socket(fileno=int(listening))
     lifeline = socket.socket(fileno=int(told))
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    opened = open_run
+    first, *others = sources
     if early == "late":
-        run = open_run()  # and only then take connections
-
-        def opened() -> Run:
-            return run
-
+        run = first.open(None)  # and only then take connections
+        first = replace(first, open=_once(run, first.open))
     return serve(
-        opened,
+        [first, *others],
         door,
         listener=listener,
         on_ready=lambda: lifeline.sendall(READY),
+        limits=limits,
         log=lambda text: log(f"worker {number}: {text}"),
-        log_all=log_all,
+        access_log=access_log,
     )
+
+
+def _once(run: Run, again: Callable[[int | None], Run]) -> Callable[[int | None], Run]:
+    """Gives the run that is open already, the first time."""
+    opened = [run]
+    return lambda version: opened.pop() if opened and version is None else again(version)
 
 
 def _end_with(lifeline: socket.socket) -> None:

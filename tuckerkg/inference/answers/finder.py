@@ -106,7 +106,7 @@ class AnswerFinder:
             if joined
             else self.weigher.logits_of_question(found)
         )
-        return _by_question(self.columns(found, logits, joined), logits, k)
+        return by_question(self.columns(found, logits, joined), logits, k)
 
     def relation_answers(
         self,
@@ -132,7 +132,7 @@ class AnswerFinder:
             answers = self.columns(found, logits, joined)
             if not known:
                 logits, answers = logits[~answers.known], answers.rows(~answers.known)
-            answers = _by_question(answers, logits, torch.full((len(part),), k))
+            answers = by_question(answers, logits, torch.full((len(part),), k))
             yield Answers(first + answers.questions, *list(vars(answers).values())[1:])
             if progress is not None:
                 progress(min(first + at_once, len(pairs)), len(pairs))
@@ -266,7 +266,7 @@ class AnswerFinder:
         )
 
 
-def _by_question(answers: Answers, logits: Tensor, k: Tensor) -> Answers:
+def by_question(answers: Answers, logits: Tensor, k: Tensor) -> Answers:
     """The ``k [Q]`` best of each question by ``logits``, those of equal logits by score, with their ranks."""
     order = torch.argsort(answers.scores, descending=True, stable=True)
     order = order[torch.argsort(logits[order], descending=True, stable=True)]

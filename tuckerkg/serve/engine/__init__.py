@@ -1,0 +1,1 @@
+"""What the service knows of a run, piece by piece."""

@@ -1,0 +1,1 @@
+"""Work in the background, and files that were sent for it."""

@@ -1,0 +1,41 @@
+"""Bytes of answers that clients have not read yet, by client: who reads slowly holds little."""
+
+from __future__ import annotations
+
+from prometheus_client import Gauge
+
+ALL = 4  # times as many bytes for all clients as for one
+
+
+class Held:
+    """How much is held for whom; used on the event loop alone.
+
+    Args:
+        most: bytes for one client.
+        gauge: shows how many are held in all.
+    """
+
+    def __init__(self, most: int, gauge: Gauge) -> None:
+        self.most, self.gauge = most, gauge
+        self.total = 0
+        self._of: dict[str, int] = {}
+
+    def take(self, client: str, size: int) -> bool:
+        """Hold so many bytes more, if there is room; the first answer of a client has some in any case."""
+        mine = self._of.get(client, 0)
+        if mine and (mine + size > self.most or self.total + size > ALL * self.most):
+            return False
+        self.take_more(client, size)
+        return True
+
+    def take_more(self, client: str, size: int) -> None:
+        """Hold more, or less, than was thought."""
+        self._of[client] = self._of.get(client, 0) + size
+        self.total += size
+        self.gauge.set(self.total)
+        if self._of[client] <= 0:
+            del self._of[client]
+
+    def give_back(self, client: str, size: int) -> None:
+        """They are read, or nobody will."""
+        self.take_more(client, -size)

@@ -1,0 +1,1 @@
+"""What may be asked over HTTP and what comes back: names, never ids."""
