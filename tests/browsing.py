@@ -45,7 +45,7 @@ class Windows:
         if name:
             context.add_init_script(f"localStorage.setItem('tuckerkg-name', {name!r})")
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         if not quiet:
             page.on("console", lambda message: message.type == "error" and self.wrong.append(message.text))
         page.on("pageerror", lambda error: self.wrong.append(str(error)))

@@ -12,6 +12,8 @@ from services import running
 pytestmark = pytest.mark.browser
 COUNT = "document.querySelector('.canvas').canvas.%s.length"
 
+VISIBLE = "edges(':visible')"
+
 
 @pytest.fixture(scope="module")
 def service(countries_run, tmp_path_factory):
@@ -21,7 +23,8 @@ def service(countries_run, tmp_path_factory):
 
 
 def drawn(page):
-    page.wait_for_function("() => document.querySelector('.canvas')?.canvas?.nodes().length > 3 && !!document.querySelector('ul.relations li')"
+    page.wait_for_function(
+        "() => document.querySelector('.canvas')?.canvas?.nodes().length > 3 && !!document.querySelector('ul.relations li')"
     )
 
 
@@ -58,12 +61,12 @@ def test_a_double_click_expands_and_a_drag_moves(windows, service):
 def test_the_legend_hides_and_shows_a_relation(windows, service):
     page = windows.open(service, "#/graph/France")
     drawn(page)
-    before = count(page, "edges(':visible')")
+    before = count(page, VISIBLE)
     page.locator("ul.relations button", has_text="borders").click()
-    assert count(page, "edges(':visible')") < before
+    page.wait_for_function(f"() => {COUNT % VISIBLE} < {before}")
     assert page.locator("ul.relations button", has_text="borders").get_attribute("aria-pressed") == "false"
     page.locator("ul.relations button", has_text="borders").click()
-    assert count(page, "edges(':visible')") == before
+    page.wait_for_function(f"() => {COUNT % VISIBLE} === {before}")
 
 
 def test_a_predicted_link_is_dashed_and_decided_in_place_by_keyboard(windows, service):
@@ -98,7 +101,8 @@ def test_arrow_keys_and_enter_expand(windows, service):
     for key in ("ArrowRight", "ArrowDown", "ArrowLeft"):
         page.keyboard.press(key)
     page.keyboard.press("Enter")
-    page.wait_for_function(f"() => {COUNT % 'nodes()'} > {before} || document.body.innerText.includes('Nothing more is known')"
+    page.wait_for_function(
+        f"() => {COUNT % 'nodes()'} > {before} || document.body.innerText.includes('Nothing more is known')"
     )
 
 

@@ -23,7 +23,7 @@ def test_a_dropped_file_is_inspected_trained_and_opened(windows, countries_run):
         page = windows.open(service)
         page.evaluate(DROP, FACTS)
         page.wait_for_selector("h3:has-text('What is in ring.tsv')")
-        assert "30" in page.locator(".upload").inner_text()
+        assert "60" in page.locator(".after table").first.inner_text()
         keep(page, "dropped")
         page.get_by_label("Minutes of training").fill("0.1")
         page.get_by_role("button", name="Train", exact=True).click()

@@ -14,7 +14,7 @@ export async function follow(job, told, signal) {
   while (!ENDED.includes(last.state)) {
     try {
       for await (const { data } of events(`/jobs/${encodeURIComponent(job.id)}/events`, signal)) {
-        last = { ...last, ...(data.job ?? data) };
+        last = after(last, data);
         told(last);
         if (ENDED.includes(last.state)) break;
       }
@@ -28,6 +28,14 @@ export async function follow(job, told, signal) {
     told(last);
   }
   return last;
+}
+
+// A job after one event: the end brings all of it, validations are points of the curve, lines are what it says.
+function after(job, { event, job: whole, epoch, mrr, text, line, ...rest }) {
+  if (whole) return { ...job, ...whole };
+  if (event === "validated") return { ...job, curve: [...(job.curve ?? []).filter((point) => point[0] !== epoch), [epoch, mrr]] };
+  if (event === "log") return { ...job, message: text ?? line ?? rest.message ?? job.message };
+  return { ...job, ...rest };
 }
 
 const WORDS = { add: "Adding the accepted links", train: "Training", missing: "Looking through the whole graph", report: "Writing a report" };

@@ -34,7 +34,7 @@ async function inspect(file, place, signal) {
 function reported(file, found, place, signal) {
   const plain = file.name.replace(/\.[^.]+$/, "").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 40) || "graph";
   const name = make("input", { id: "new-name", value: plain, required: true, maxlength: 60, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*" });
-  const minutes = make("input", { id: "new-minutes", type: "number", min: 0.1, max: 600, step: "any", value: suggested(found.estimate_minutes) });
+  const minutes = make("input", { id: "new-minutes", type: "number", min: 0.05, max: 600, step: "any", value: suggested(found.estimate_minutes) });
   const begin = async (event) => {
     event.preventDefault();
     try {
@@ -63,16 +63,22 @@ async function opened(name, last, said) {
   said.append(link(`Open ${shown(last.result?.run ?? name, 60)}`, home({ run: last.result?.run ?? name }), { class: "button main" }));
 }
 
-// What inspect says, in the order in which it says it: numbers as rows, lists as a few examples.
+const PLAIN = { train: "facts for training", valid: "facts for validation", test: "facts for testing" };
+const TROUBLE = { leaks: "facts that give others away", near_inverse_pairs: "pairs of relations that say the same the other way round", padded_labels: "names with blanks around them",
+  hidden_characters: "names with characters that are not seen", look_alikes: "names that look alike", self_loops: "facts of an entity with itself", one_triple_relations: "relations with a single fact",
+  entities_unseen_in_train: "entities without a fact for training" };
+
+// What inspect says: how much there is, what may be wrong with it, and the relations.
 function report(found) {
-  const rows = [], sentences = [];
-  for (const [key, value] of Object.entries(found)) {
-    const name = key.replaceAll("_", " ");
-    if (typeof value === "number") rows.push([name, number(Math.round(1000 * value) / 1000)]);
-    else if (typeof value === "string" && value.length < 200) rows.push([name, shown(value, 200)]);
-    else if (Array.isArray(value) && value.every((each) => typeof each === "string")) sentences.push(...value.slice(0, 6));
-    else if (Array.isArray(value)) rows.push([name, many(value.length, "row")]);
-  }
-  return [make("table", {}, make("tbody", {}, ...rows.slice(0, 24).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, shown(name, 60)), make("td", {}, value))))),
-    sentences.length ? make("ul", {}, ...sentences.map((each) => make("li", {}, shown(each, 300)))) : null];
+  const { counts } = found, row = (words, value) => make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, number(value)));
+  const facts = counts.train + counts.valid + counts.test;
+  const plain = [row("entities", counts.entities), row("relations", counts.relations), row("facts", facts), ...Object.keys(PLAIN).filter((key) => counts.valid + counts.test && counts[key]).map((key) => row(PLAIN[key], counts[key]))];
+  const trouble = Object.keys(TROUBLE).filter((key) => counts[key]).map((key) => row(TROUBLE[key], counts[key]));
+  const relations = (found.relations ?? []).slice(0, 8);
+  return [make("div", { class: "columns" },
+    make("div", {}, make("table", {}, make("tbody", {}, ...plain)), ...(found.warnings ?? []).slice(0, 6).map((each) => make("p", {}, shown(each, 300))),
+      trouble.length ? [make("h4", {}, "Worth a look"), make("table", {}, make("tbody", {}, ...trouble))] : soft("Nothing looks wrong with it.")),
+    make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "relation"), make("th", { scope: "col" }, "kind"), make("th", { scope: "col", class: "number" }, "facts"))),
+      make("tbody", {}, ...relations.map((each) => make("tr", {}, make("td", {}, shown(each.name, 60)), make("td", {}, each.kind), make("td", { class: "number" }, number(each.triples)))),
+        found.relations?.length > 8 ? make("tr", {}, make("td", { colspan: 3, class: "soft" }, `and ${many(found.relations.length - 8, "more relation")}`)) : null)))];
 }

@@ -9,6 +9,7 @@ import { CHOICES, many, number, percent, sentence } from "../words.js";
 import { whyAt } from "../addresses.js";
 
 const AT_ONCE = 8, QUESTIONS = 32, PREDICTED = 3;
+const WEAK = 0.1;  // under it nothing is shown; what lies under the threshold of the run is pale
 
 export async function entityView({ parts: [label], signal, place }) {
   if (!label) throw new Problem(404, { detail: "There is no such page here." });
@@ -74,8 +75,8 @@ async function predict(rows, entity, about, questions, signal) {
     const part = asked.slice(from, from + AT_ONCE);
     const { results } = await recall("POST", "/predict/batch", { questions: part.map((row) => ({ [row.place]: entity.label, relation: row.label, k: PREDICTED, joined: true })) }, signal);
     part.forEach((row, at) => {
-      const good = (results[at].answers ?? []).filter((answer) => !answer.known && answer.probability >= about.threshold);
-      row.cell.replaceChildren(good.length ? make("ul", { class: "names guessed" }, ...good.map((answer) => guessed(answer, row, signal))) : soft("–"));
+      const good = (results[at].answers ?? []).filter((answer) => !answer.known && answer.probability >= Math.min(WEAK, about.threshold));
+      row.cell.replaceChildren(good.length ? make("ul", { class: "names guessed" }, ...good.map((answer) => guessed(answer, row, about, signal))) : soft("–"));
       if (good.length) row.line.hidden = false;
       worth.push({ row, best: good[0]?.probability ?? 0, taken: row.single && row.known > 0 });
     });
@@ -94,9 +95,9 @@ function showQuestions(place, worth, entity) {
   place.replaceChildren(...first.map(chip), ...(rest.length ? [make("li", { class: "rest" }, make("details", {}, make("summary", {}, many(rest.length, "more question")), make("ul", { class: "chips" }, ...rest.map(chip))))] : []));
 }
 
-function guessed(answer, row, signal) {
+function guessed(answer, row, about, signal) {
   const [name, at] = row.place === "head" ? [answer.tail, answer.tail_label] : [answer.head, answer.head_label];
-  const one = make("li", { class: answer.decision ? `is-${answer.decision}` : null },
+  const one = make("li", { class: [answer.decision ? `is-${answer.decision}` : "", answer.probability < about.threshold ? "weak" : ""].join(" ").trim() || null },
     make("span", { class: "guess" }, link(name, entityAt(at)), " ", answer.single ? badge("has a value already", "is-taken") : null), make("span", { class: "percent" }, percent(answer.probability)),
     decisionButtons(answer, signal), link("why?", whyAt(answer), { class: "why", "aria-label": `Why: ${sentence(answer, 60)}` }));
   onDecision(answer, signal, (decision) => { for (const choice of Object.keys(CHOICES)) one.classList.toggle(`is-${choice}`, decision?.choice === choice); });

@@ -7,7 +7,7 @@ import { METRICS, number, percent } from "../words.js";
 
 export async function modelView({ signal }) {
   const about = await get("/run", {}, signal);
-  const bins = binsOf(about.calibration);
+  const trusted = about.trust?.length ? about.trust : null, bins = trusted ?? binsOf(about.calibration);
   const written = (value) => (typeof value === "number" ? (Number.isInteger(value) ? number(value) : String(Math.round(1000 * value) / 1000)) : shown(value, 200));
   const counts = Object.entries(about.counts).filter(([, value]) => value !== null);
   const line = (name, value, tip = null) => make("tr", {}, make("th", { scope: "row", title: tip }, shown(name, 60)), make("td", { class: typeof value === "number" ? "number" : null }, written(value)));
@@ -24,9 +24,9 @@ export async function modelView({ signal }) {
     make("div", { class: "columns" },
       about.curve.length > 1 ? make("section", {}, make("h2", {}, "Training"), make("figure", {}, curve(about.curve)), soft("The axis begins at 0. The weights that are served are those of the best point.")) : null,
       bins.length ? make("section", {}, make("h2", {}, "Probabilities"), make("figure", {}, reliability(bins)),
-        soft(`On the dashed line what is said is what is true.${about.calibration.ece === undefined ? "" : ` The mean distance from it is ${percent(about.calibration.ece)}, on validation facts.`}`)) : null),
-    about.trust?.length ? make("section", {}, make("h2", {}, "Said and true"), make("table", {}, make("thead", {}, make("tr", {}, ...["said", "true", "links"].map((name) => make("th", { scope: "col", class: "number" }, name)))),
-      make("tbody", {}, ...about.trust.map((each) => make("tr", {}, make("td", { class: "number" }, percent(each.said)), make("td", { class: "number" }, percent(each.true)), make("td", { class: "number" }, number(each.count))))))) : null,
+        soft(`On the dashed line what is said is what is true. ${trusted ? "Counted on the answers to questions about hidden facts." : "Counted on validation facts."}`)) : null),
+    trusted ? make("details", {}, make("summary", {}, "Said and true, as a table"), make("table", {}, make("thead", {}, make("tr", {}, ...["said", "true", "links"].map((name) => make("th", { scope: "col", class: "number" }, name)))),
+      make("tbody", {}, ...trusted.map((each) => make("tr", {}, make("td", { class: "number" }, percent(each.said)), make("td", { class: "number" }, percent(each.true)), make("td", { class: "number" }, number(each.count))))))) : null,
     copyAs("/run", { csv: about.curve.length ? () => [["epoch", "mrr"], ...about.curve] : false, name: "training.csv" }),
   ];
 }

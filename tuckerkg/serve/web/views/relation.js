@@ -29,7 +29,7 @@ export async function relationView({ parts: [label], signal, place }) {
           make("tr", {}, make("th", { scope: "row", title: METRICS[name] ?? null }, name === "count" ? "hidden facts asked" : name.toUpperCase()), make("td", { class: "number" }, name === "count" ? number(figures[name]) : Number(figures[name]).toFixed(3))))))
           : soft("No hidden fact has this relation, so nothing was measured."),
         bins.length ? make("figure", {}, reliability(bins)) : null,
-        found.thresholds ? soft(`A link of this relation is called true from ${percent(found.thresholds.true ?? found.thresholds.accept ?? found.thresholds)}.`) : null)),
+        found.thresholds?.yes_from ? soft(`A link of this relation is called true from ${percent(found.thresholds.yes_from)}.`) : null)),
     copyAs("/relation", { query: { relation: relation.label } }),
   ];
 }

@@ -1,5 +1,5 @@
 // The review queue: predicted links one after another, decided by key or by hand, with who and when, undo and export.
-import { changed, entityAt, whyAt } from "../addresses.js";
+import { address, changed, entityAt, whyAt } from "../addresses.js";
 import { decide, undo } from "../decide.js";
 import { button, make, shown, soft, wide } from "../dom.js";
 import { keysOfView, showKeys } from "../keys.js";
@@ -11,7 +11,7 @@ import { predictedRow } from "../parts/links.js";
 import { openList, queryOf } from "../parts/missing.js";
 import { note } from "../notes.js";
 import { download, forget, get, post } from "../service.js";
-import { askWho, bus, decider, may, readRuns, session } from "../session.js";
+import { askWho, bus, decider, may, presentRun, readRuns, session } from "../session.js";
 import { CHOICES, many, number, sentence } from "../words.js";
 
 const STATES = [["", "not decided yet"], ["accept", "accepted"], ["reject", "rejected"], ["defer", "deferred"], ["all", "all decided"]];
@@ -129,7 +129,13 @@ class Queue {
       if (choice_ && (await decide(facts, choice_))) [...this.chosen].forEach((at) => this.pick(at, false));
     };
     const keys = { a: "accept", r: "reject", d: "defer", u: "defer" };
-    dialog.addEventListener("keydown", (event) => { if (keys[event.key.toLowerCase()]) end(keys[event.key.toLowerCase()]); });
+    dialog.addEventListener("keydown", (event) => {
+      const choice_ = keys[event.key.toLowerCase()];
+      if (!choice_) return;
+      event.stopPropagation();  // the key means the selection, not the row that is behind the dialog
+      event.preventDefault();
+      end(choice_);
+    });
     dialog.append(make("h2", { id: "bulk-title" }, `${many(facts.length, "link")} at once`), make("ul", { class: "facts" }, ...facts.slice(0, 8).map((fact) => make("li", {}, sentence(fact)))),
       facts.length > 8 ? soft(`and ${number(facts.length - 8)} more`) : "",
       make("p", { class: "buttons" }, ...Object.entries(CHOICES).map(([key, [word]]) => button(`${word} (${word[0]})`, () => end(key))), button("Cancel", () => dialog.close(), { class: "quiet" })));
@@ -202,9 +208,9 @@ function actions(signal, bar) {
         if (last.state !== "done") return;
         forget();
         await readRuns();
-        const version = last.result?.version ?? session.runs.find((run) => run.default)?.version;
+        const version = last.result?.run?.version ?? presentRun()?.version;
         said.textContent = `The accepted links are in the graph: version ${version} is served now. `;
-        said.append(make("a", { href: changedVersion(last, version) }, "What changed"));
+        said.append(make("a", { href: changedSince(last.result?.before ?? version - 1) }, "What changed"));
         bar.read();
       }));
     } catch (error) {
@@ -216,4 +222,4 @@ function actions(signal, bar) {
     make("p", { class: "buttons" }, which, ...formats.map(([format, words]) => button(words, () => save(format, which.value))), may("decide") ? add : null), place);
 }
 
-const changedVersion = (job, version) => `#/changes?from=${encodeURIComponent(job.result?.from ?? version - 1)}${job.result?.run ? `&run=${encodeURIComponent(job.result.run)}` : ""}`;
+const changedSince = (version) => address(["changes"], { from: typeof version === "object" ? version.version : version });

@@ -70,7 +70,8 @@ async function fillProof(inside, bar, signal, place, section) {
 const row = (answer, signal) => predictedRow(answer, signal, { tick: answer.true, decides: false });
 
 function headline(found) {
-  const last = found.said.at(-1), first = found.said[0];
+  const told = found.said.filter((each) => each.first <= Math.max(20, found.hidden / 2));  // beyond, what is hidden runs out
+  const last = told.at(-1) ?? found.said.at(-1), first = found.said[0];
   const right = (each) => Math.round(each.true_share * each.first);
   const words = [`${many(found.hidden, "fact")} ${found.hidden === 1 ? "was" : "were"} hidden from the model. `];
   if (first && first !== last) words.push(`Of the ${number(first.first)} links it was surest of, ${number(right(first))} are among them; `, `of ${number(last.first)}, `);
