@@ -21,9 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import neighbours
 from tuckerkg.storage.run_folder import RunFolder
 
 SECONDS = 10.0  # of each row of the table
+UNBOUNDED = 1_000_000_000  # seconds of computing: the load is that of many clients, and comes from one address
 CLIENTS = (1, 16, 64)
 
 
@@ -96,7 +98,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bool]:
     return int(lines[0].split()[1]), "connection: close" in [line.lower() for line in lines]
 
 
-def questions_of(run: Path, count: int = 5_000) -> list[bytes]:
+def questions_of(run: Path, joined: bool, count: int = 5_000) -> list[bytes]:
     """Requests for tails and heads of random test facts, as bytes to send."""
     folder = RunFolder.open(run)
     entities, relations, test = folder.entities(), folder.relations(), folder.split("test")
@@ -104,11 +106,11 @@ def questions_of(run: Path, count: int = 5_000) -> list[bytes]:
     made = []
     for place, row in enumerate(random.integers(0, len(test), count)):
         head, relation, tail = test[row]
-        asked = {"relation": relations[relation], "k": 10}
+        asked = {"relation": relations[relation], "k": 10, "joined": joined}
         asked |= {"head": entities[head]} if place % 2 else {"tail": entities[tail]}
         body = json.dumps(asked).encode()
         lines = [
-            "POST /api/predict HTTP/1.1",
+            "POST /api/v1/predict HTTP/1.1",
             "Host: 127.0.0.1",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
@@ -123,12 +125,12 @@ def memory_mb(process: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def start(run: Path) -> tuple[subprocess.Popen[bytes], int]:
+def start(run: Path, *options: str) -> tuple[subprocess.Popen[bytes], int]:
     """The service on a free port, ready."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, "-m", "tuckerkg", "serve", str(run), "--port", str(port)])
+    process = subprocess.Popen([sys.executable, "-m", "tuckerkg", "serve", str(run), "--port", str(port), *options])
     while process.poll() is None:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=5) as asking:
@@ -162,9 +164,9 @@ async def slowly(port: int, count: int, seconds: float) -> None:
     await asyncio.gather(*(one() for _ in range(count)))
 
 
-async def measure(run: Path, process: int, port: int, requests: int) -> dict[str, object]:
+async def measure(run: Path, process: int, port: int, requests: int, joined: bool) -> dict[str, object]:
     """All rows."""
-    load = Load(port, questions_of(run))
+    load = Load(port, questions_of(run, joined))
     await load.run(1, 2.0)
     rows = [await load.run(clients) for clients in CLIENTS]
     alone = await load.run(16)
@@ -189,18 +191,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--requests", type=int, default=50_000, help="for the growth of memory")
+    parser.add_argument("--not-joined", action="store_true", help="ask for probabilities of the question alone")
+    parser.add_argument("--only", choices=("load", "neighbours"), help="one part")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    process, port = start(arguments.run)
-    try:
-        found = asyncio.run(measure(arguments.run, process.pid, port, arguments.requests))
-    finally:
-        process.terminate()
-        process.wait(20)
-    found = {"run": arguments.run.resolve().name, **found}
-    for row in found["rows"]:  # type: ignore[attr-defined]
+    found: dict[str, object] = {"run": arguments.run.resolve().name}
+    if arguments.only != "neighbours":
+        process, port = start(arguments.run, "--limit", f"budget={UNBOUNDED}")
+        joined = not arguments.not_joined
+        with neighbours.ended(process):
+            found |= asyncio.run(measure(arguments.run, process.pid, port, arguments.requests, joined))
+    if arguments.only != "load":
+        found |= neighbours.measure(arguments.run, start, memory_mb)
+    for row in found.get("rows", []):  # type: ignore[attr-defined]
         print("  ".join(f"{name} {value:,.1f}" for name, value in row.items()))
-    print(json.dumps({name: found[name] for name in ("slow_connections", "memory", "sigterm")}, indent=1))
+    print(json.dumps({name: value for name, value in found.items() if name != "rows"}, indent=1))
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

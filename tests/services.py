@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
-POSTED = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+POSTED = b"POST /api/v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 HOSTILE = '<img src=x onerror="alert(1)">{{7*7}}%s'  # the title of e007 in what is served
 
 

@@ -18,7 +18,7 @@ from tuckerkg.cli.app import app
 from tuckerkg.errors import RunFolderError, TuckerkgError
 from tuckerkg.refitting import prepare_refit
 from tuckerkg.reports.html import report
-from tuckerkg.serve.engine import Engine
+from tuckerkg.serve.engine.engine import Engine
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import NullCallback
 
@@ -164,9 +164,9 @@ def test_report_and_card_mark_them_as_those_of_the_run_before(runs, ending, tmp_
 
 def test_the_service_shows_them(runs):
     engine = Engine(tuckerkg.load(runs / "embedding-refit"))
-    about = engine.about
+    about = engine.page.about
     engine.close()
-    assert about.facts["refit of"].startswith("embedding, whose figures are shown")
+    assert about.model["refit of"].startswith("embedding, whose figures are shown")
     assert about.test["mrr"] == pytest.approx(tuckerkg.load(runs / "embedding").evaluate("test").mrr)
     assert len(about.curve) == len(tuckerkg.load(runs / "embedding").metrics)
     assert about.calibration is None

@@ -11,11 +11,17 @@ import pytest
 from services import POSTED, running
 
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.serve.app import Service
 from tuckerkg.serve.client import Client, ServiceError
-from tuckerkg.serve.middleware import Guard, Refused, RequestLimits
-from tuckerkg.serve.prometheus import ServiceMetrics
+from tuckerkg.serve.limits import Limits
+from tuckerkg.serve.middleware import Guard
+from tuckerkg.serve.problems import Refused
 from tuckerkg.serve.server import check_address
+from tuckerkg.serve.state import Service
+
+
+def is_problem(said: dict, status: int) -> bool:
+    """Whether an answer has what RFC 9457 wants, a code and the request's id."""
+    return {"type", "title", "status", "detail", "code", "instance"} <= set(said) and said["status"] == status
 
 
 @pytest.mark.parametrize(
@@ -29,7 +35,7 @@ from tuckerkg.serve.server import check_address
 def test_b63_paths_lead_nowhere(service, path):
     status, text, _ = service.ask("GET", path)
     assert status == 404
-    assert set(json.loads(text)) == {"error", "id"}
+    assert is_problem(json.loads(text), 404)
 
 
 @pytest.mark.parametrize(
@@ -46,18 +52,18 @@ def test_b63_paths_lead_nowhere(service, path):
     ids=["empty", "open", "cut", "deep", "nan", "twice", "bytes"],
 )
 def test_b64_what_is_not_json_is_refused(service, body):
-    assert service.post("/api/predict", body)[0] == 400
+    assert service.post("/api/v1/predict", body)[0] == 400
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_b64_b71_other_kinds_of_body_are_refused(service, kind):
-    assert service.post("/api/predict", {"head": "e000"}, Content_Type=kind)[0] == 415
+    assert service.post("/api/v1/predict", {"head": "e000"}, Content_Type=kind)[0] == 415
 
 
 @pytest.mark.parametrize("body", [None, b"x" * 10])
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_a_method_that_a_route_does_not_have_is_refused_with_those_it_has(service, method, body):
-    others = {"/api/predict": "POST", "/api/facts": "GET", "/ready": "GET"}.items()
+    others = {"/api/v1/predict": "POST", "/api/v1/facts": "GET", "/ready": "GET"}.items()
     for path, allowed in [each for each in others if method not in each]:
         status, _, headers = service.ask(method, path, body)
         assert (status, headers["allow"]) == (405, allowed)
@@ -65,36 +71,38 @@ def test_a_method_that_a_route_does_not_have_is_refused_with_those_it_has(servic
 
 
 def test_b65_an_unknown_entity_gets_near_names(service, client):
-    status, said = service.post("/api/predict", {"head": "e0033", "relation": "plus1"})
+    status, said = service.post("/api/v1/predict", {"head": "e0033", "relation": "plus1"})
     assert status == 404
-    assert "Nearest: 'e003'" in said["error"]
+    assert said["code"] == "unknown-name"
+    assert "Nearest: 'e003'" in said["detail"]
+    assert {"label": "e003", "title": "e003"} in said["near"]
     with pytest.raises(ServiceError, match="no relation 'plusx'"):
         client.predict(head="e003", relation="plusx")
 
 
 @pytest.mark.parametrize("k", [0, -1, 10**9, "10", 1.5, None, True])
 def test_b66_s12_k_is_a_whole_number_within_its_limits(service, k):
-    assert service.post("/api/predict", {"head": "e000", "relation": "plus1", "k": k})[0] == 422
+    assert service.post("/api/v1/predict", {"head": "e000", "relation": "plus1", "k": k})[0] == 422
 
 
 def test_b67_s12_a_batch_over_its_limit_is_refused(service):
     question = {"head": "e000", "relation": "plus1", "k": 1}
-    assert service.post("/api/predict/batch", {"questions": [question] * 257})[0] == 422
-    assert service.post("/api/predict/batch", {"questions": []})[0] == 422
+    assert service.post("/api/v1/predict/batch", {"questions": [question] * 257})[0] == 422
+    assert service.post("/api/v1/predict/batch", {"questions": []})[0] == 422
 
 
 def test_b68_s12_a_body_over_its_limit_is_refused_before_it_is_parsed(service):
-    assert service.post("/api/predict", b"x" * ((1 << 20) + 1))[0] == 413
-    assert service.post("/api/predict", b"x" * (4 << 20))[0] == 413
+    assert service.post("/api/v1/predict", b"x" * ((1 << 20) + 1))[0] == 413
+    assert service.post("/api/v1/predict", b"x" * (4 << 20))[0] == 413
     head = POSTED + b"Transfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     assert b" 413 " in service.raw(head + chunk * 17, seconds=5).split(b"\r\n")[0]
-    assert service.post("/api/predict", b"\x1f\x8b", Content_Encoding="gzip")[0] == 415
+    assert service.post("/api/v1/predict", b"\x1f\x8b", Content_Encoding="gzip")[0] == 415
 
 
 @pytest.mark.parametrize("label", ["\ud800", "a\x00b", "x" * 4_097, ""])
 def test_b70_s12_names_that_cannot_be_are_refused(service, label):
-    assert service.post("/api/predict", {"head": label, "relation": "plus1"})[0] == 422
+    assert service.post("/api/v1/predict", {"head": label, "relation": "plus1"})[0] == 422
 
 
 @pytest.mark.parametrize(
@@ -112,7 +120,7 @@ def test_b70_s12_names_that_cannot_be_are_refused(service, label):
     ids=str,
 )
 def test_b71_s7_foreign_pages_are_not_answered(service, headers):
-    status, text, given = service.ask("GET", "/api/run", **headers)
+    status, text, given = service.ask("GET", "/api/v1/run", **headers)
     assert status == 403
     assert "access-control-allow-origin" not in given
     assert b"toy" not in text
@@ -121,22 +129,22 @@ def test_b71_s7_foreign_pages_are_not_answered(service, headers):
 def test_a_link_on_another_page_opens_this_one(service):
     followed = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
     assert service.ask("GET", "/", **followed)[0] == 200
-    status, _, _ = service.ask("POST", "/api/predict", b"{}", Content_Type="application/json", **followed)
+    status, _, _ = service.ask("POST", "/api/v1/predict", b"{}", Content_Type="application/json", **followed)
     assert status == 403
 
 
-@pytest.mark.parametrize("path", ["/", "/health", "/api/run", "/static/app.js", "/metrics", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/health", "/api/v1/run", "/static/app.js", "/metrics", "/nowhere"])
 def test_head_is_answered_as_get_without_a_body(service, path):
     status, text, given = service.ask("HEAD", path)
     expected, body, _ = service.ask("GET", path)
     assert (status, text) == (expected, b"")
     assert given["content-type"]
-    if path in ("/api/run", "/static/app.js"):
+    if path in ("/api/v1/run", "/static/app.js"):
         assert int(given["content-length"]) == len(body)
 
 
 def test_the_own_page_may_ask(service):
-    assert service.ask("GET", "/api/run", Origin=service.address)[0] == 200
+    assert service.ask("GET", "/api/v1/run", Origin=service.address)[0] == 200
 
 
 async def _ok(scope, receive, send):
@@ -157,7 +165,7 @@ def status_of(guard: Guard, *headers: tuple[bytes, bytes]) -> int:
 
 
 def test_s7_further_hosts_are_served_in_any_case_and_one_at_a_time():
-    guard = Guard(_ok, bodies=[], hosts=["Graph.Example.ORG", "::1"])
+    guard = Guard(_ok, hosts=["Graph.Example.ORG", "::1"])
     for host in (b"graph.example.org", b"GRAPH.example.org:8000", b"[::1]:8000"):
         assert status_of(guard, (b"host", host)) == 200
     for host in (b"example.org", b"www.graph.example.org", b"graph.example.org.evil.example", b""):
@@ -168,7 +176,7 @@ def test_s7_further_hosts_are_served_in_any_case_and_one_at_a_time():
 
 def test_the_log_has_a_line_about_each_refusal_under_the_id_that_the_client_has():
     lines: list[str] = []
-    guard = Guard(_ok, bodies=[], log=lines.append)
+    guard = Guard(_ok, log=lines.append)
     assert status_of(guard, (b"host", b"127.0.0.1")) == 200
     assert lines == []
     sent: list[dict] = []
@@ -184,19 +192,20 @@ def test_the_log_has_a_line_about_each_refusal_under_the_id_that_the_client_has(
         "client": ("10.0.0.7", 1234),
     }
     asyncio.run(guard(scope, None, send))
-    number = json.loads(sent[1]["body"])["id"]
+    number = json.loads(sent[1]["body"])["instance"]
     assert dict(sent[0]["headers"])[b"x-request-id"].decode() == number
     (line,) = lines
     assert line.startswith("10.0.0.7 GET /api/x")
     assert " 403 " in line
     assert line.endswith(f"id {number}")
     assert "\x1b" not in line
-    every: list[str] = []
-    assert status_of(Guard(_ok, bodies=[], log=every.append, log_all=True), (b"host", b"127.0.0.1")) == 200
-    assert " 200 " in every[0]
+    every: list[dict] = []
+    assert status_of(Guard(_ok, log=lines.append, access_log=every.append), (b"host", b"127.0.0.1")) == 200
+    assert (every[0]["status"], every[0]["path"]) == (200, "/api/x")
+    assert len(lines) == 1
 
 
-def asked_at_once(limits: RequestLimits, requests: int) -> list[int]:
+def asked_at_once(limits: Limits, requests: int) -> list[int]:
     """The statuses of requests to a route that takes a tenth of a second, all sent at the same time."""
 
     async def slow(scope, receive, send):
@@ -214,19 +223,19 @@ def asked_at_once(limits: RequestLimits, requests: int) -> list[int]:
         return sent[0]["status"]
 
     async def all_of_them() -> list[int]:
-        guard = Guard(slow, bodies=[], limits=limits)
+        guard = Guard(slow, limits=limits)
         return list(await asyncio.gather(*(ask(guard) for _ in range(requests))))
 
     return asyncio.run(all_of_them())
 
 
 def test_s12_more_requests_at_once_than_allowed_are_turned_away():
-    assert sorted(asked_at_once(RequestLimits(in_flight=3), 5)) == [200, 200, 200, 503, 503]
-    assert set(asked_at_once(RequestLimits(in_flight=5), 5)) == {200}
+    assert sorted(asked_at_once(Limits(in_flight=3), 5)) == [200, 200, 200, 503, 503]
+    assert set(asked_at_once(Limits(in_flight=5), 5)) == {200}
 
 
 def test_s12_an_answer_that_takes_too_long_is_given_up():
-    service = Service(lambda: None, ServiceMetrics(), RequestLimits(compute_seconds=0.05))
+    service = Service([], limits=Limits(compute_seconds=0.05))
     with pytest.raises(Refused, match=r"no answer within 0\.05 seconds") as refused:
         asyncio.run(service.within_time(asyncio.sleep(30)))
     assert refused.value.status == 503
@@ -255,14 +264,14 @@ def test_s6_another_host_needs_a_token():
 
 def test_s13_an_error_has_an_id_and_tells_nothing(service):
     for status, said in (
-        service.post("/api/predict", {"head": "nobody", "relation": "plus1"}),
-        service.post("/api/predict", {"head": 1}),
-        service.post("/api/nothing", {}),
+        service.post("/api/v1/predict", {"head": "nobody", "relation": "plus1"}),
+        service.post("/api/v1/predict", {"head": 1}),
+        service.post("/api/v1/nothing", {}),
     ):
         assert status in (404, 422)
-        assert set(said) == {"error", "id"}
-        assert "Traceback" not in said["error"]
-        assert "/tmp" not in said["error"]
+        assert is_problem(said, status)
+        assert "Traceback" not in said["detail"]
+        assert "/tmp" not in said["detail"]
 
 
 def test_a_slow_head_is_cut_off_and_others_are_served(service):
@@ -277,13 +286,13 @@ def test_a_slow_head_is_cut_off_and_others_are_served(service):
 def test_a_token_is_asked_for_where_one_is_set(served_run):
     token = "t" * 32
     with running(served_run.path, token=token) as found:
-        assert found.ask("GET", "/api/run")[0] == 401
+        assert found.ask("GET", "/api/v1/run")[0] == 401
         assert found.ask("GET", "/metrics")[0] == 401
         for wrong in ("Bearer " + "x" * 32, "Bearer", "Bearer ", f"Basic {token}", token, "Bearer é"):
-            status, said, headers = found.ask("GET", "/api/run", Authorization=wrong)
-            assert (status, headers["www-authenticate"]) == (401, "Bearer")
-            assert set(json.loads(said)) == {"error", "id"}
-        assert found.ask("GET", "/api/run", Authorization=f"bearer {token}")[0] == 200
+            status, said, headers = found.ask("GET", "/api/v1/run", Authorization=wrong)
+            assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="tuckerkg"')
+            assert is_problem(json.loads(said), 401)
+        assert found.ask("GET", "/api/v1/run", Authorization=f"bearer {token}")[0] == 200
         assert found.ask("GET", "/")[0] == 200
         assert found.ask("GET", "/ready")[0] == 200
-        assert Client(found.address, token=token).about()["version"] == 1
+        assert Client(found.address, token=token).about()["run"]["version"] == 1

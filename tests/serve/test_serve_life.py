@@ -33,7 +33,7 @@ def test_f24_not_ready_until_loaded_and_every_request_finishes_after_sigterm(ser
         def hammer():
             while not stop.is_set():
                 try:
-                    status, _ = found.post("/api/predict", {"head": "e000", "relation": "plus1"})
+                    status, _ = found.post("/api/v1/predict", {"head": "e000", "relation": "plus1"})
                     done.append(status)
                 except ConnectionRefusedError:
                     return  # the door is closed
@@ -65,7 +65,7 @@ def test_f24_no_request_on_a_kept_connection_is_lost_by_sigterm(served_run):
             connection = HTTPConnection("127.0.0.1", found.port, timeout=30)
             try:
                 while True:
-                    connection.request("POST", "/api/predict", body, {"Content-Type": "application/json"})
+                    connection.request("POST", "/api/v1/predict", body, {"Content-Type": "application/json"})
                     answer = connection.getresponse()
                     answer.read()
                     done.append(answer.status)

@@ -90,7 +90,7 @@ def test_a_worker_that_dies_is_started_again_while_the_other_answers(two):
         os.kill(workers[0], signal.SIGKILL)
         wait_for(lambda gone=workers[0]: not is_alive(gone))
         for _ in range(20):
-            assert two.post("/api/predict", QUESTION)[0] == 200
+            assert two.post("/api/v1/predict", QUESTION)[0] == 200
             assert two.ask("GET", "/ready")[0] == 200
         wait_for(lambda old=workers: len(set(children(two.process.pid)) - set(old)) == 1)
         wait_for(lambda: metric(two, "tuckerkg_workers") == 2)
@@ -112,7 +112,7 @@ def test_f24_sigterm_ends_all_and_loses_no_request(served_run):
             connection = HTTPConnection("127.0.0.1", found.port, timeout=30)
             try:
                 while True:
-                    connection.request("POST", "/api/predict", body, {"Content-Type": "application/json"})
+                    connection.request("POST", "/api/v1/predict", body, {"Content-Type": "application/json"})
                     answer = connection.getresponse()
                     answer.read()
                     done.append(answer.status)

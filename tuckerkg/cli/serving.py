@@ -89,9 +89,9 @@ def serve(
     """
     try:
         from tuckerkg.serve import server
-        from tuckerkg.serve.access_log import AccessLog
         from tuckerkg.serve.limits import limits_of
         from tuckerkg.serve.sources import named_sources
+        from tuckerkg.serve.watching.access_log import AccessLog
         from tuckerkg.serve.workers import is_worker, supervise, work
     except ImportError as error:
         raise TuckerkgError(f"serving needs {error.name}: pip install 'tuckerkg[serve]'") from error

@@ -62,7 +62,7 @@ def make_app(
     routers = [module.router for module in (service_routes, runs, graph, links, decisions, jobs)]
     for router in routers:
         app.include_router(router)
-    _add_document(app)
+    _add_document(app, service)
     _add_handlers(app)
     app.state.service = service
     api = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
@@ -110,7 +110,7 @@ def _add_pages(app: FastAPI) -> None:
     app.mount("/static", GZipMiddleware(files, minimum_size=1_000, compresslevel=5))
 
 
-def _add_document(app: FastAPI) -> None:
+def _add_document(app: FastAPI, service: Service) -> None:
     """Serve the OpenAPI document, made once."""
 
     def document() -> dict[str, Any]:
@@ -122,6 +122,11 @@ def _add_document(app: FastAPI) -> None:
             schemas["Problem"] = _inlined(
                 Problem.model_json_schema(ref_template="#/components/schemas/{model}"), schemas
             )
+            if service.access.is_open:  # a token may be sent, and is not looked at
+                for path in made["paths"].values():
+                    for operation in path.values():
+                        if "security" in operation:
+                            operation["security"] = [{}, *operation["security"]]
             app.openapi_schema = made
         return app.openapi_schema
 

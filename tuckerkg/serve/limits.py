@@ -36,7 +36,7 @@ class Limits:
     """
 
     head_bytes: int = 16_384
-    target_bytes: int = 8_192
+    target_bytes: int = 16_384
     body_bytes: int = 1 << 20
     upload_bytes: int = 64 << 20
     receive_seconds: float = 10.0

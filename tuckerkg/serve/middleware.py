@@ -26,7 +26,8 @@ from tuckerkg.serve import problems
 from tuckerkg.serve.access import Access, Caller
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.problems import REQUEST_ID, UNEXPECTED, Refused
-from tuckerkg.serve.prometheus import ServiceMetrics
+from tuckerkg.serve.watching.prometheus import ServiceMetrics
+from tuckerkg.serve.watching.tracing import tracing
 from tuckerkg.types import LogFunction, ignore
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -99,6 +100,7 @@ class Guard:
         self.metrics = metrics or ServiceMetrics()
         self.bearer = HTTPBearer(auto_error=False)
         self.in_flight = 0
+        self.tracing = tracing()
         self.draining = False  # the service ends: whoever is answered now is asked to close the connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +114,12 @@ class Guard:
         self.in_flight += 1
         self.metrics.in_flight.set(self.in_flight)
         try:
-            await self._answer(scope, receive, answer)
+            headers = Headers(scope=scope)
+            with self.tracing.request(scope["method"], scope["path"], headers) as span:
+                await self._answer(scope, receive, answer)
+                if span is not None:
+                    span.set_attribute("http.route", getattr(scope.get("route"), "path", "other"))
+                    span.set_attribute("http.response.status_code", answer.status)
         except Refused as refused:
             if not answer.status:  # else half an answer is out already, and the server closes the connection
                 await problems.answer(refused, state["id"])(scope, receive, answer.send)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from tuckerkg.serve.app import make_app
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import HEADERS, LOOPBACK, Guard
 from tuckerkg.serve.problems import Refused
-from tuckerkg.serve.state import RunSource, Service
+from tuckerkg.serve.state import SHARED, RunSource, Service
 from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
@@ -122,13 +123,13 @@ class PartingServer(uvicorn.Server):
     neither a delay nor a hook before that.
     """
 
-    def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
+    def __init__(self, config: uvicorn.Config, guard: Guard, service: Service) -> None:
         super().__init__(config)
-        self.guard = guard
+        self.guard, self.service = guard, service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ask clients to close their connections for a moment, then shut down; called after the signal."""
-        self.guard.draining = True
+        self.guard.draining = self.service.draining = True
         if not self.force_exit:
             await asyncio.sleep(PARTING_SECONDS)
         await super().shutdown(sockets)
@@ -252,7 +253,16 @@ def serve(
         if server is not None:
             server.should_exit = True
 
-    service = Service(sources, access=access, limits=limits, log=log, on_ready=on_ready, on_failure=end)
+    place = os.environ.get(SHARED)
+    service = Service(
+        sources,
+        access=access,
+        limits=limits,
+        log=log,
+        shared=None if place is None else Path(place),
+        on_ready=on_ready,
+        on_failure=end,
+    )
     guard = make_app(service, hosts={*LOOPBACK, door.host, *door.names}, log=log, access_log=access_log)
     protocol = type("Protocol", (PatientProtocol,), {"write_seconds": limits.write_seconds})
     config = uvicorn.Config(
@@ -265,10 +275,10 @@ def serve(
         server_header=False,
         date_header=True,
         proxy_headers=False,
-        h11_max_incomplete_event_size=limits.head_bytes,
+        h11_max_incomplete_event_size=limits.head_bytes + limits.target_bytes,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = PartingServer(config, guard)
+    server = PartingServer(config, guard, service)
     server.run([listener])
     return int(failed)

@@ -18,16 +18,18 @@ from tuckerkg.serve.engine.engine import Engine
 from tuckerkg.serve.jobs.runner import Jobs
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.problems import Refused
-from tuckerkg.serve.prometheus import ServiceMetrics
 from tuckerkg.serve.queue.budgets import Budgets
 from tuckerkg.serve.queue.held import Held
 from tuckerkg.serve.queue.scheduler import Scheduler
 from tuckerkg.serve.schemas import service as schemas
+from tuckerkg.serve.told import Told
+from tuckerkg.serve.watching.prometheus import ServiceMetrics
 from tuckerkg.storage.versions import version_numbers
 from tuckerkg.types import LogFunction, ignore
 
 _log = logging.getLogger("tuckerkg.serve")
-WATCH_SECONDS = 2.0  # between two looks for new versions
+SHARED = "TUCKERKG_SHARED"  # the folder that the workers of one service see
+WATCH_SECONDS = 1.0  # between two looks for new versions, and for what other workers were told
 
 
 def open_plainly(path: Path, version: int | None) -> Run:
@@ -63,7 +65,7 @@ class Slot:
         self.state: Literal["loading", "ready", "failed"] = "loading"
         self.reason: str | None = None
         self.switching = asyncio.Lock()
-        self.failed_version: int | None = None
+        self.newest = 0  # version that was seen in the folder
 
     def shown(self, default: bool) -> schemas.ServedRun:
         """As it is listed."""
@@ -116,11 +118,13 @@ class Service:
         self.on_ready, self.on_failure = on_ready, on_failure
         self.slots = {source.name: Slot(source) for source in sources}
         self.default = sources[0].name if sources else ""
+        self.draining = False  # the service ends
         self.budgets = Budgets(self.limits)
         self.held = Held(self.limits.held_bytes, self.metrics.held)
         self.scheduler = Scheduler(self.limits, self.metrics)
         self._own = None if shared is not None else tempfile.TemporaryDirectory(prefix="tuckerkg-serve-")
         self.shared = shared or Path(self._own.name if self._own is not None else "")
+        self.told = Told(self.shared)
         self.jobs = Jobs(self, self.shared, runs or (sources[0].path.parent if sources else Path()))
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -147,6 +151,7 @@ class Service:
                 raise
             self.log(f"{slot.source.path}: {error}")
             return
+        slot.newest = max(version_numbers(slot.source.path)[-1], engine.run.version)
         self._serve(slot, engine)
         if first:
             self.metrics.workers.set(1)
@@ -207,7 +212,11 @@ class Service:
         return slot.engine
 
     async def add_run(self, path: Path) -> None:
-        """Serve one more run."""
+        """Serve one more run, here and in the other workers. Raises Refused."""
+        await self._load_new(path)
+        self.told.serve(path)
+
+    async def _load_new(self, path: Path) -> None:
         first = next(iter(self.slots.values())).source
         source = RunSource(
             path.name, path.resolve(), lambda version: first.like(path.resolve(), version), True, first.like
@@ -221,10 +230,10 @@ class Service:
         """Refuse where the first run is not loaded yet. Raises Refused."""
         self.engine(None)
 
-    async def switch(self, name: str, version: int | None) -> tuple[Engine, int]:
+    async def switch(self, name: str, version: int | None, *, tell: bool = True) -> tuple[Engine, int]:
         """Open another version beside the one served, and answer from it: the new engine, and the version before.
 
-        Requests that are at work end with the run that they began with.
+        Requests that are at work end with the run that they began with. With ``tell`` other workers follow.
 
         Raises:
             Refused: it cannot be opened.
@@ -237,7 +246,10 @@ class Service:
             except TuckerkgError as error:
                 raise Refused(409, _words(error), "cannot-open") from None
             before = engine.run.version
+            slot.newest = max(slot.newest, fresh.run.version)
             self._serve(slot, fresh)
+            if tell:
+                self.told.switch(name, fresh.run.version)
         self._tasks.append(asyncio.create_task(self._close_later(engine)))
         self.log(f"{slot.source.name}: version {fresh.run.version} is served")
         return fresh, before
@@ -250,6 +262,10 @@ class Service:
         """Serve new versions when they are in the folder."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            for path in self.told.runs():
+                if path.name not in self.slots:
+                    with contextlib.suppress(Refused):
+                        await self._load_new(path)
             for slot in list(self.slots.values()):
                 await self._follow(slot)
 
@@ -258,13 +274,15 @@ class Service:
             return
         with contextlib.suppress(TuckerkgError):
             newest = version_numbers(slot.source.path)[-1]
-            if newest <= slot.engine.run.version or newest == slot.failed_version:
+            is_new = newest > slot.newest
+            wanted = newest if is_new else self.told.version(slot.source.name)
+            slot.newest = max(newest, slot.newest)
+            if wanted in (None, slot.engine.run.version):
                 return
             try:
-                await self.switch(slot.source.name, newest)
+                await self.switch(slot.source.name, wanted, tell=is_new)
             except Refused as error:
-                slot.failed_version = newest
-                self.log(f"{slot.source.name}: version {newest} is not served: {error.detail}")
+                self.log(f"{slot.source.name}: version {wanted} is not served: {error.detail}")
 
     # ------------------------------------------------------------------------------------------ time
 

@@ -27,9 +27,9 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from tuckerkg.inference.run import Run
 from tuckerkg.serve.limits import Limits
-from tuckerkg.serve.prometheus import FOLDER
 from tuckerkg.serve.server import CannotListenError, Door, serve
-from tuckerkg.serve.state import RunSource
+from tuckerkg.serve.state import SHARED, RunSource
+from tuckerkg.serve.watching.prometheus import FOLDER
 from tuckerkg.types import LogFunction
 
 WORKER = "TUCKERKG_WORKER"  # its number, and the descriptors that it was given
@@ -116,6 +116,7 @@ class Workers:
         self, listener: socket.socket, count: int, arguments: list[str], metrics: Path, address: str, log: LogFunction
     ) -> None:
         self.listener, self.count, self.arguments, self.metrics = listener, count, arguments, metrics
+        self.shared = metrics / "shared"  # where jobs are, and what all workers are to serve
         self.address, self.log = address, log
         self.living: dict[int, Worker] = {}
         self.due: dict[int, float] = {}  # when a worker is to be started again
@@ -160,6 +161,7 @@ class Workers:
             **os.environ,
             WORKER: f"{number}:{passed[0]}:{passed[1]}:{early}",
             FOLDER: str(self.metrics),
+            SHARED: str(self.shared),
         }
         command = [sys.executable, "-m", "tuckerkg", *self.arguments]
         with theirs:

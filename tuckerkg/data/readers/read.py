@@ -31,6 +31,7 @@ from tuckerkg.data.readers.bytes import (
 )
 from tuckerkg.data.readers.columns import FIELDS, Layout, find_layout, layout_of
 from tuckerkg.data.readers.delimited import LabelledColumns, PlainTable, Positions, QuotedTable, Table, clean_columns
+from tuckerkg.data.readers.long_labels import refuse_long_labels
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.parquet import is_parquet, read_columns, scan_parquet
 from tuckerkg.data.readers.rdf import Statements, is_rdf, local_name, read_statements
@@ -294,6 +295,8 @@ def _rows(
     columns: LabelledColumns, file: FileBytes | TextFile, numbers: npt.NDArray[np.int64], notes: tuple[str, ...]
 ) -> Rows:
     """Good rows alone, with the line number of each."""
+    named = (columns.heads, columns.relations, columns.tails)
+    refuse_long_labels(file.shown, named, [columns.entity_labels, columns.relation_labels], numbers)
     heads, relations, tails = columns.positions()
     return Rows(
         shown=file.shown,

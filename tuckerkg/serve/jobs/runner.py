@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import shutil
 import time
@@ -227,12 +226,6 @@ class Jobs:
     def result_file(self, job: Job) -> Path | None:
         """What a job made, if that is a file."""
         return None if job.file is None else self.store.folder / job.file
-
-
-def shared_folder() -> Path | None:
-    """The folder that all workers of a service see; None: there is but one."""
-    found = os.environ.get("TUCKERKG_SHARED")
-    return None if found is None else Path(found)
 
 
 def as_event(line: str) -> bytes:

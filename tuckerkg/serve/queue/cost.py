@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuckerkg.serve.engine.engine import Engine
 from tuckerkg.serve.schemas.asked import Asked
 
-EDGE_SECONDS = 0.3  # to score again without an edge, where scores depend on edges; until one was measured
+GRADIENT_EDGES = 4  # a gradient takes as long as so many edges
 PATH_SECONDS = 0.1  # to look for paths
 REASON_SECONDS = 0.05
 
@@ -29,8 +29,7 @@ def of_facts(engine: Engine, count: int) -> float:
 
 def of_explanation(engine: Engine, k: int) -> float:
     """An explanation with so many edges."""
-    edges = (k + 3) * EDGE_SECONDS if engine.explaining.explainer.uses_messages else 0.0
-    return edges + PATH_SECONDS + 16 * engine.links.slices.seconds
+    return (k + 2 + GRADIENT_EDGES) * engine.explaining.edge_seconds + PATH_SECONDS + 16 * engine.links.slices.seconds
 
 
 def of_reasons(count: int) -> float:

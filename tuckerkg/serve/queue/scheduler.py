@@ -25,8 +25,8 @@ from tuckerkg.serve.engine.slices import Pause
 from tuckerkg.serve.engine.whole_graph import Requests
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.problems import later
-from tuckerkg.serve.prometheus import ServiceMetrics
 from tuckerkg.serve.schemas.asked import Asked
+from tuckerkg.serve.watching.prometheus import ServiceMetrics
 
 MOST_OF_A_BATCH = 256  # questions of one product
 BATCH_SECONDS = 0.05  # that one product may take, by what its questions cost

@@ -28,8 +28,9 @@ KEEP_ALIVE = 15.0  # seconds
 LOCATION: dict[int | str, dict[str, Any]] = {
     202: {"description": "It waits or works", "headers": {"Location": {"schema": {"type": "string"}}}}
 }
+EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events"}
+    200: {"content": {"text/event-stream": {"schema": EVENT}}, "description": "Events"}
 }
 
 
@@ -111,7 +112,7 @@ async def job_events(request: Request, service: AService, id: str) -> Response:
 async def _events(service: Service, number: str) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     place, quiet, end = 0, loop.time(), loop.time() + STREAM_SECONDS
-    while loop.time() < end:
+    while loop.time() < end and not service.draining:
         lines, place = await run_in_threadpool(service.jobs.store.events, number, place)
         for line in lines:
             yield as_event(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -39,7 +39,8 @@ from tuckerkg.serve.schemas import links as schemas
 from tuckerkg.serve.schemas.asked import Asked, AskedBatch, AskedFacts, AskedWhy
 
 router = APIRouter(prefix="/api/v1", tags=["links"], dependencies=COMMON, responses=statuses())
-GROUP = 32  # questions of a batch that are answered together
+GROUP = 32  # questions of a batch that are answered together, as long as they have
+GROUP_ANSWERS = 1_000  # answers in all
 Rows = Sequence[dict[str, Any]]
 
 
@@ -96,13 +97,26 @@ async def _answers(request: Request, engine: Engine, many: Sequence[Asked], enco
 
     def work(pause: Pause) -> list[Any]:
         found: list[Any] = []
-        for first in range(0, len(many), GROUP):
-            for rows in engine.links.answer(many[first : first + GROUP], pause):
+        for group in _groups(many):
+            for rows in engine.links.answer(group, pause):
                 found.append(_encoded(rows) if encoded and isinstance(rows, list) else rows)
         return found
 
     service.metrics.questions.inc(len(many))
     return await while_there(request, service.within_time(service.scheduler.large(caller.client, work)))
+
+
+def _groups(many: Sequence[Asked]) -> Iterator[list[Asked]]:
+    """Questions that are answered together: many small ones, few large ones."""
+    group: list[Asked] = []
+    answers = 0
+    for asked in many:
+        if group and (len(group) == GROUP or answers + asked.k > GROUP_ANSWERS):
+            yield group
+            group, answers = [], 0
+        group.append(asked)
+        answers += asked.k
+    yield group
 
 
 def _encoded(rows: Any) -> bytes:

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from tuckerkg.data.readers.long_labels import LONGEST_LABEL
+
 MOST_ANSWERS = 1_000
 MOST_QUESTIONS = 256
 MOST_DECISIONS = 1_000
-LONGEST_LABEL = 4_096
 LONGEST_NOTE = 1_000
 
 Choice = Literal["accept", "reject", "defer"]

@@ -14,9 +14,11 @@ from tuckerkg import api
 from tuckerkg.inference.predictor import Predictor
 from tuckerkg.inference.run import Run
 from tuckerkg.nn.contracts import Scorer
-from tuckerkg.serve import missing_search, schemas
-from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.missing_search import MissingSearch, Requests
+from tuckerkg.serve.engine import whole_graph
+from tuckerkg.serve.engine.engine import Engine
+from tuckerkg.serve.engine.listing import Filters
+from tuckerkg.serve.engine.whole_graph import MissingSearch, Requests
+from tuckerkg.serve.schemas.links import Missing
 from tuckerkg.training.callbacks import NullCallback
 
 SECONDS = 0.004  # of a question to the slow run
@@ -82,17 +84,17 @@ def test_a_fast_run_is_asked_everything(fast_run):
     search = finished(MissingSearch(fast_run, Requests()))
     total = len(fast_run.predictor.missing_questions())
     assert (search.questions, search.asked, search.chosen, search.progress) == (total, total, "all", (total, total))
-    assert search.found == fast_run.top_missing(missing_search.KEPT)
+    assert search.found == fast_run.top_missing(whole_graph.KEPT)
 
 
 def test_a_slow_run_in_time_is_asked_everything_part_by_part(slow_run, fast_run, monkeypatch):
-    monkeypatch.setattr(missing_search, "PART", 3.5 * SECONDS)
+    monkeypatch.setattr(whole_graph, "PART", 3.5 * SECONDS)
     search = MissingSearch(slow_run, Requests())
     slow_run.scorer.largest = 0
     finished(search)
     assert search.chosen == "all"
     assert slow_run.scorer.largest == 3
-    expected = fast_run.top_missing(missing_search.KEPT)
+    expected = fast_run.top_missing(whole_graph.KEPT)
     assert [fact.probability for fact in search.found] == pytest.approx(
         [fact.probability for fact in expected], rel=1e-4
     )
@@ -119,12 +121,12 @@ def test_a_blend_is_asked_what_its_member_finds_promising(fast_run, tmp_path):
     assert search.chosen == "promising"
     assert search.asked == int(total / 2 + 0.5)
     again = both.predictor.scorer.asked - search.asked  # in the other direction
-    assert 0 < again <= both.predictor.shortlist_size(missing_search.KEPT)
+    assert 0 < again <= both.predictor.shortlist_size(whole_graph.KEPT_SLOW)
 
 
 def test_a_search_waits_for_requests_but_not_for_ever(slow_run, monkeypatch):
-    monkeypatch.setattr(missing_search, "PART", SECONDS)
-    monkeypatch.setattr(missing_search, "WAIT", 0.2)
+    monkeypatch.setattr(whole_graph, "PART", SECONDS)
+    monkeypatch.setattr(whole_graph, "WAIT", 0.2)
     requests = Requests()
     search = MissingSearch(slow_run, requests)
     with requests:
@@ -137,7 +139,7 @@ def test_a_search_waits_for_requests_but_not_for_ever(slow_run, monkeypatch):
 
 
 def test_closing_ends_it(slow_run, monkeypatch):
-    monkeypatch.setattr(missing_search, "PART", SECONDS)
+    monkeypatch.setattr(whole_graph, "PART", SECONDS)
     search = MissingSearch(slow_run, Requests())
     search.start()
     search.close()
@@ -148,11 +150,12 @@ def test_closing_ends_it(slow_run, monkeypatch):
 def test_the_engine_says_how_many_questions_were_asked(fast_run):
     engine = Engine(fast_run)
     end = time.monotonic() + 60
-    while (found := engine.missing(3)).state == "working":
+    everything = Filters(at_least=0.0)
+    while (found := engine.listing.missing(3, 0, everything)).state == "working":
         assert time.monotonic() < end
         time.sleep(0.01)
     engine.close()
-    assert isinstance(found, schemas.Missing)
+    assert isinstance(found, Missing)
     assert found.asked == found.questions == len(fast_run.predictor.missing_questions())
     assert found.chosen == "all"
     assert len(found.answers) == 3
@@ -166,11 +169,11 @@ def test_a_search_that_fails_says_so_and_is_begun_again(fast_run, monkeypatch):
 
     with monkeypatch.context() as broken:
         broken.setattr(MissingSearch, "_ask", fail)
-        assert engine.missing(5).state == "working"
-        engine._search._thread.join(30)
-        found = engine.missing(5)
+        assert engine.listing.missing(5).state == "working"
+        engine.search()._thread.join(30)
+        found = engine.listing.missing(5)
     assert (found.state, found.reason, found.answers) == ("failed", "the memory does not suffice", [])
-    assert engine.missing(5).state in ("working", "ready")
-    engine._search._thread.join(30)
-    assert engine.missing(5).state == "ready"
+    assert engine.listing.missing(5).state in ("working", "ready")
+    engine.search()._thread.join(30)
+    assert engine.listing.missing(5).state == "ready"
     engine.close()

@@ -10,7 +10,15 @@ import os
 from collections.abc import MutableMapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from tuckerkg import __version__
@@ -24,6 +32,7 @@ class ServiceMetrics:
     """What ``/metrics`` shows. Paths are those of routes, so that no label of the graph becomes a series."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         own: Any = {"registry": self.registry}
         live: Any = {"registry": self.registry, "multiprocess_mode": "livesum"}
