@@ -104,7 +104,7 @@ def test_answers_say_what_is_known_and_what_makes_no_sense(windows, countries):
     page.wait_for_selector("h1:text-is('Paris borders ?')")
     assert "nothing of its type is asked" in page.locator(".empty").inner_text()
     assert page.locator("li.link").count() == 0
-    page.goto(f"{countries.address}/#/ask/France/has%20the%20capital/head?all=yes")
+    page.goto(f"{countries.address}/#/ask/France/has%20the%20capital/head")
     page.wait_for_selector(".badge.is-taken")
 
 
@@ -150,7 +150,7 @@ def test_an_entity_and_its_namesake_are_two_boxes(windows, countries):
 
 
 def test_one_link_has_one_probability(windows, countries):
-    page = windows.open(countries, "#/ask/Switzerland/borders/head?all=yes")
+    page = windows.open(countries, "#/ask/Switzerland/borders/head")
     page.wait_for_selector("li.link")
     said = page.locator("li.link .percent").first.inner_text()
     page.locator("li.link a.why").first.click()

@@ -24,7 +24,8 @@ def service(countries_run, tmp_path_factory):
 
 def drawn(page):
     page.wait_for_function(
-        "() => document.querySelector('.canvas')?.canvas?.nodes().length > 3 && !!document.querySelector('ul.relations li')"
+        "() => document.querySelector('.canvas')?.canvas?.nodes().length > 3"
+        " && !!document.querySelector('ul.relations li')"
     )
 
 

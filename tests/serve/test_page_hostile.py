@@ -104,7 +104,7 @@ def test_s8_b69_forty_labels_are_text_on_their_pages(windows, hostile):
         "",
         "#/review?at_least=0",
         "#/graph/e000",
-        "#/ask/e000/plus1/head?all=yes",
+        "#/ask/e000/plus1/head",
         "#/relations",
         "#/relation/plus1",
         "#/why/e000/plus1/e001",

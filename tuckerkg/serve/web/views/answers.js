@@ -5,7 +5,7 @@ import { copyAs } from "../parts/copying.js";
 import { listOf, predictedRow } from "../parts/links.js";
 import { Problem, get, recall } from "../service.js";
 import { session } from "../session.js";
-import { many, percent } from "../words.js";
+import { percent } from "../words.js";
 
 const PAGE = 25, MOST = 1000;
 
@@ -20,15 +20,15 @@ export async function answersView({ parts: [label, relation, place], options, si
       ...(session.runs.length > 1 ? [" · ", link("Ask two runs", compareAt(label, relation, place))] : [])),
   ];
   if (!fit.fits && options.anyway !== "yes") return [...top, noSense(fit, place)];
-  const known = options.known === "yes", typed = options.any !== "yes", all = options.all === "yes";
+  const known = options.known === "yes", typed = options.any !== "yes";
   const body = { [place]: label, relation, k: kept.k ?? PAGE, known, typed, joined: true };
   const holder = make("div", { class: "listed" });
-  await fill(holder, body, { place, all, about, signal, kept });
+  await fill(holder, body, { place, about, signal, kept });
   const toggle = (text, on, name_) => make("label", { class: "toggle" }, make("input", { type: "checkbox", checked: on, onchange: (event) => { location.hash = changed({ [name_]: event.target.checked }); } }), ` ${text}`);
   return [
     ...top,
     make("div", { class: "options" }, toggle("known facts too", known, "known"),
-      toggle(`${fit.other ? `not only ${shown(fit.other, 40)}` : "entities of every type"}`, !typed, "any"), toggle(`under ${percent(about.threshold)} too`, all, "all")),
+      toggle("entities of every type", !typed, "any")),
     known ? soft("A known fact can stand below a new one: the number is what the model would say had nobody told it. A low one says something about the model, not about the fact.") : null,
     holder,
     copyAs("/predict", { body, csv: true, name: "answers.csv" }),
@@ -36,26 +36,26 @@ export async function answersView({ parts: [label, relation, place], options, si
 }
 
 async function fill(holder, body, given) {
-  const { place, all, about, signal, kept } = given;
+  const { place, about, signal, kept } = given;
   const { answers } = await recall("POST", "/predict", body, signal);
-  const seen = all ? answers : answers.filter((each) => each.known || each.probability >= about.threshold);
   const words = (answer) => (place === "head" ? [link(answer.tail, entityAt(answer.tail_label), { class: "name" })] : [link(answer.head, entityAt(answer.head_label), { class: "name" })]);
-  const under = answers.length - seen.length;
   const more = button("More", async () => {
     more.disabled = true;
     kept.k = Math.min(MOST, body.k + PAGE);
     await fill(holder, { ...body, k: kept.k }, given);
   });
-  const taken = seen.some((each) => each.single && !each.known);
+  const taken = answers.some((each) => each.single && !each.known);
+  const rows = answers.map((each) => predictedRow(each, signal, { words: words(each) }));
+  const doubtful = answers.findIndex((each) => !each.known && each.probability < about.threshold);
+  if (doubtful >= 0) rows.splice(doubtful, 0, make("li", { class: "divider soft" }, `${doubtful ? "From here on under" : "No answer reaches"} ${percent(about.threshold)}: what follows is wrong more often than not.`));
   holder.replaceChildren(
     ...(taken ? [soft("This relation has one value, and the graph holds one already: what follows would take its place.")] : []),
-    ...(seen.length ? [listOf(seen.map((each) => predictedRow(each, signal, { words: words(each) })), "Answers")] : [nothing(about)]),
-    ...(under && seen.length ? [soft(`${many(under, "answer")} under ${percent(about.threshold)} ${under === 1 ? "is" : "are"} left out.`)] : []),
-    ...(answers.length >= body.k && body.k < MOST && !under ? [more] : []));
+    ...(rows.length ? [listOf(rows, "Answers")] : [nothing()]),
+    ...(answers.length >= body.k && body.k < MOST ? [more] : []));
 }
 
-const nothing = (about) => make("div", { class: "empty" }, make("p", { class: "lead" }, "Nothing to see here."),
-  make("p", {}, `No answer has a probability of ${percent(about.threshold)} or more.`));
+const nothing = () => make("div", { class: "empty" }, make("p", { class: "lead" }, "Nothing to see here."),
+  make("p", {}, "The graph holds every answer of a fitting type already."));
 
 // Whether the entity is of a type that this question is asked of, told by the facts that the graph holds.
 async function fitting(label, relation, place, signal) {

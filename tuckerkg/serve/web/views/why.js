@@ -22,21 +22,32 @@ export async function whyView({ parts: [head, relation, tail], signal, open }) {
     clearTimeout(slow);
     wait.stop();
   }
-  const room = document.getElementById("view").clientWidth;
+  const paths = merged(found.paths), room = document.getElementById("view").clientWidth;
   return [
     make("h1", {}, link(found.head, entityAt(found.head_label)), " ", link(found.relation, relationAt(found.relation_label)), " ", link(found.tail, entityAt(found.tail_label))),
     make("div", { class: "verdict" }, probabilityBar(found.probability), ...badgesOf(found), found.known ? null : decisionButtons(found, signal),
       make("span", { class: "soft" }, `place ${number(found.standing.rank)} among ${number(found.candidates)} entities`)),
     rivalOf(found),
     make("section", {}, make("h2", {}, "Paths from one to the other"),
-      found.paths.length ? make("ol", { class: "paths" }, ...found.paths.map((path) => make("li", {}, ...pathWords(path), make("div", { class: "soft" }, pathWeight(path, found)))))
+      paths.length ? make("ol", { class: "paths" }, ...paths.map((path) => make("li", {}, ...pathWords(path), make("div", { class: "soft" }, pathWeight(path, found)))))
         : make("p", {}, "No short path joins the two.")),
-    make("section", {}, make("h2", {}, "As a picture"), picture(found, room)),
+    make("section", {}, make("h2", {}, "As a picture"), picture({ ...found, paths }, room)),
     make("section", {}, make("h2", {}, "What is left without an edge"), ...edgesOf(found)),
     make("p", { class: "trail" }, link(`${shown(found.head, 40)} on the canvas`, graphAt(found.head_label)), " · ",
       link(`All answers to “${shown(found.head, 40)} ${shown(found.relation, 40)} ?”`, askAt(found.head_label, found.relation_label, "head"))),
     copyAs("/explain", { body }),
   ];
+}
+
+// Paths through the same entities by the same relations, some edges turned round, are one: their shares add up.
+function merged(paths) {
+  const found = new Map();
+  for (const path of paths) {
+    const key = JSON.stringify(path.steps.map((step) => [step.from_label, step.relation_label, step.to_label])), known = found.get(key);
+    if (!known) found.set(key, { ...path, ways: 1 });
+    else Object.assign(known, { ways: known.ways + 1, share: known.share === null ? null : known.share + path.share });
+  }
+  return [...found.values()];
 }
 
 function rivalOf(found) {
@@ -61,6 +72,7 @@ function pathWeight(path, found) {
   if (path.confidence !== null && path.confidence !== undefined) {
     words.push(`of ${number(path.walks)} paths of this kind, ${percent(path.confidence)} end where “${shown(found.relation, 60)}” is true`);
   }
+  if (path.ways > 1) words.push("both ways round");
   return words.join("; ");
 }
 
