@@ -283,8 +283,10 @@ def measure(run: Path, start: Any, memory_mb: Any) -> dict[str, Any]:
                 "seconds_of_a_heavy_batch_alone": seconds,
                 **asyncio.run(mean_neighbour(port, names, tokens, count)),
             }
+            print(json.dumps(found), flush=True)
             time.sleep(5.0)
             found["not_reading"] = not_reading(port, names, tokens, count, lambda: memory_mb(process.pid))
+            print(json.dumps(found["not_reading"]), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / run.resolve().name
         shutil.copytree(run, copy, ignore=shutil.ignore_patterns("versions"))

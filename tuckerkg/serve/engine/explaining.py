@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from threading import Lock
 
 from tuckerkg.explain.explainer import Standing
 from tuckerkg.explain.paths import Path
 from tuckerkg.serve.engine.links import Links
-from tuckerkg.serve.engine.slices import Pause, no_pause
+from tuckerkg.serve.engine.slices import Pause, least_seconds, no_pause
 from tuckerkg.serve.schemas import links as schemas
 from tuckerkg.serve.schemas.asked import Asked, AskedWhy
 from tuckerkg.serve.schemas.graph import Answer, JudgedFact
@@ -31,10 +30,8 @@ class Explaining:
         """Seconds to score a fact without one edge."""
         if not self.explainer.uses_messages:
             return 0.0
-        fact = self.explainer.train[0].tolist()
-        clock = time.perf_counter()
-        self.explainer.standing(*fact, without=[0])
-        return time.perf_counter() - clock
+        head, relation, tail = self.explainer.train[0].tolist()
+        return least_seconds(lambda: self.explainer.standing(head, relation, tail, without=[0]), times=1)
 
     def explain(self, asked: AskedWhy, pause: Pause = no_pause) -> schemas.Explanation:
         """Explain a fact.

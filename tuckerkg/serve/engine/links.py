@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,12 +11,13 @@ from tuckerkg.inference.answers.columns import Answers
 from tuckerkg.probability.features import BASES
 from tuckerkg.serve.engine.graph import GraphView
 from tuckerkg.serve.engine.names import NoSuchName
-from tuckerkg.serve.engine.slices import Pause, Slices, columns_of, no_pause
+from tuckerkg.serve.engine.slices import Pause, Slices, columns_of, least_seconds, no_pause
 from tuckerkg.serve.schemas.asked import Asked, Triple
 
 Row = dict[str, Any]
 ChoiceOf = Callable[[tuple[str, str, str]], str | None]
-MEASURED = 64  # questions that tell what one costs
+MEASURED = 64  # questions that tell what one costs,
+ENOUGH = 0.1  # or fewer where they take so many seconds
 
 
 class Links:
@@ -39,16 +39,13 @@ class Links:
         heads = torch.arange(MEASURED) % self.predictor.num_entities
         queries = torch.stack([heads, torch.arange(MEASURED) % self.predictor.num_relations], 1)
         count, took = 1, 0.0
-        while count <= MEASURED and took < 0.2:
-            flags = torch.ones(count, dtype=torch.bool)
-            ten = torch.full((count,), 10)
-            self.predictor.answers(queries[:count], ten, ~flags, flags, joined=False)  # what is made once
-            clock = time.perf_counter()
-            self.predictor.answers(queries[:count], ten, ~flags, flags, joined=False)
-            took = time.perf_counter() - clock
-            seconds = took / count
+        while True:
+            flags, ten = torch.ones(count, dtype=torch.bool), torch.full((count,), 10)
+            asked = queries[:count], ten, ~flags, flags
+            took = least_seconds(lambda asked=asked: self.predictor.answers(*asked, joined=False))  # type: ignore[misc]
+            if count >= MEASURED or took > ENOUGH:
+                return took / count
             count *= 8
-        return seconds
 
     # ------------------------------------------------------------------------------------------ questions
 
