@@ -175,7 +175,7 @@ def test_the_curve_of_training_begins_at_zero(windows, countries):
 
 
 def test_back_leads_to_the_place_that_was_left(windows, countries):
-    page = windows.open(countries, "#/?at_least=0.05")
+    page = windows.open(countries, "#/?at_least=0")
     listed(page)
     page.get_by_role("button", name="More").last.click()
     page.wait_for_function("() => document.querySelectorAll('.open-list li.link').length > 25")
