@@ -1,67 +1,135 @@
-"""Pictures of the page on a run: a search, an entity's facts, answers, an explanation. Needs Chromium and Playwright.
+"""Pictures of the page on a run: start, review, canvas, entity, answers, reasons, a phone. Needs Chromium.
 
-python -m scripts.take_screenshots runs/fb15k-237 "Jeremy Irons" "/award/award_nominee/award_nominations" out/
+python -m scripts.take_screenshots runs/countries France borders docs/images
+python -m scripts.take_screenshots runs/fb15k-237 "Jeremy Irons" /award/ out --prefix fb15k-237- --only entity canvas
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.load import start
 
+PHONE = {"width": 390, "height": 780}
+READY = "main:not([aria-busy]) h1"
+DRAWN = "() => !!document.querySelector('ul.relations li')"
 
-def shot(page: Page, path: Path) -> None:
-    """A picture of what is seen, in 64 colours: a fifth of the size."""
+
+def shot(page: Page, path: Path, colours: int = 128) -> None:
+    """A picture of what is seen, in few colours: a fifth of the size."""
+    page.wait_for_timeout(600)
     page.screenshot(path=path)
     with Image.open(path) as picture:
-        small = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+        small = picture.convert("RGB").quantize(colours, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
 
 
-def journey(page: Page, address: str, name: str, relation: str, out: Path, prefix: str) -> None:
-    """Searches ``name``, asks for the tails of the first suggested relation whose label begins with ``relation``."""
-    page.goto(address)
-    page.wait_for_selector("main:not([aria-busy]) h1")
+def see_start(page: Page, address: str, name: str, relation: str) -> None:
+    page.goto(f"{address}#/")
+    page.wait_for_selector(".proof .tick")
+    page.wait_for_selector(".open-list li.link, .open-list .empty")
+
+
+def see_review(page: Page, address: str, name: str, relation: str) -> None:
+    page.goto(f"{address}#/review?at_least=0.1")
+    page.wait_for_selector(".open-list li.link.here")
+    for key in ("a", "r", "a"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(1_500)
+
+
+def see_entity(page: Page, address: str, name: str, relation: str) -> None:
+    find(page, address, name)
+    page.wait_for_selector(".chips li a")
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('.predicted .soft')].some((one) => one.textContent === '…')"
+    )
+
+
+def see_canvas(page: Page, address: str, name: str, relation: str) -> None:
+    find(page, address, name)
+    page.get_by_role("link", name="Canvas", exact=True).click()
+    page.wait_for_function(DRAWN)
+
+
+def see_answers(page: Page, address: str, name: str, relation: str) -> None:
+    find(page, address, name)
+    page.wait_for_selector(".chips li a")
+    page.locator(f'.chips a[href*="{relation.replace("/", "%2F")}"]').first.click()
+    page.wait_for_selector("li.link")
+
+
+def see_why(page: Page, address: str, name: str, relation: str) -> None:
+    see_answers(page, address, name, relation)
+    page.locator("li.link a.why").first.click()
+    page.wait_for_selector("svg.why-picture")
+    page.locator("svg.why-picture").scroll_into_view_if_needed()
+
+
+def find(page: Page, address: str, name: str) -> None:
+    page.goto(f"{address}#/model")
+    page.wait_for_selector(READY)
     page.fill("#query", name)
-    page.wait_for_selector("#matches li[role=option]")
-    shot(page, out / f"{prefix}search.png")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#view h2")
-    shot(page, out / f"{prefix}entity.png")
-    page.locator(f'a[href*="{quote(relation, safe="")}"][href*="/ask/"]').first.click()
-    page.wait_for_selector(".answers li")
-    shot(page, out / f"{prefix}answers.png")
-    page.locator(".answers a").first.click()
-    page.wait_for_selector("figure svg rect")
-    shot(page, out / f"{prefix}why.png")
+    page.wait_for_selector("#matches li.entity")
+    page.locator("#matches li.entity").first.click()
+    page.wait_for_selector(".groups")
+
+
+VIEWS: dict[str, Callable[[Page, str, str, str], None]] = {
+    "start": see_start,
+    "entity": see_entity,
+    "canvas": see_canvas,
+    "answers": see_answers,
+    "why": see_why,
+    "review": see_review,
+}
+
+
+def window(browser: Browser, size: dict[str, int], **options: object) -> Page:
+    context = browser.new_context(viewport=size, **options)  # type: ignore[arg-type]
+    context.add_init_script("localStorage.setItem('tuckerkg-name', 'Ann')")
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    return page
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("name")
+    parser.add_argument("name", help="of an entity")
     parser.add_argument("relation", help="the beginning of a relation's label")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--prefix", default="")
-    parser.add_argument("--width", type=int, default=900)
-    parser.add_argument("--height", type=int, default=640)
+    parser.add_argument("--prefix", default="page-")
+    parser.add_argument("--only", nargs="*", default=[*VIEWS, "phone", "dark"])
+    parser.add_argument("--width", type=int, default=1100)
+    parser.add_argument("--height", type=int, default=760)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    size = {"width": given.width, "height": given.height}
     process, port = start(given.run)
+    address = f"http://127.0.0.1:{port}/"
     try:
         with sync_playwright() as started:
             chromium = shutil.which("chromium") or shutil.which("chromium-browser")
             browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": given.width, "height": given.height})
-            page.set_default_timeout(60_000)
-            journey(page, f"http://127.0.0.1:{port}/", given.name, given.relation, given.out, given.prefix)
+            page = window(browser, size)
+            for view in (view for view in VIEWS if view in given.only):
+                VIEWS[view](page, address, given.name, given.relation)
+                shot(page, given.out / f"{given.prefix}{view}.png")
+            if "phone" in given.only:
+                page = window(browser, PHONE)
+                see_entity(page, address, given.name, given.relation)
+                shot(page, given.out / f"{given.prefix}phone.png")
+            if "dark" in given.only:
+                page = window(browser, size, color_scheme="dark")
+                see_canvas(page, address, given.name, given.relation)
+                shot(page, given.out / f"{given.prefix}dark.png")
             browser.close()
     finally:
         process.terminate()

@@ -37,6 +37,7 @@ class GraphView:
         plausible = plausible_questions(self.triples, len(run.entities), len(run.relations)).numpy()
         self.plausible_heads, self.plausible_tails = np.hsplit(plausible, 2)
         self.counts = np.bincount(self.triples[:, 1], minlength=len(run.relations))
+        self._side_types: dict[tuple[int, int], str | None] = {}
 
     # ------------------------------------------------------------------------------------------ names
 
@@ -177,6 +178,11 @@ class GraphView:
 
     def side_type(self, relation: int, column: int) -> str | None:
         """What most heads (column 0) or tails (2) of a relation are, by a sample."""
+        if (relation, column) not in self._side_types:
+            self._side_types[relation, column] = self._find_side_type(relation, column)
+        return self._side_types[relation, column]
+
+    def _find_side_type(self, relation: int, column: int) -> str | None:
         ends = self.triples[self.triples[:, 1] == relation, column]
         if not len(ends):
             return None
@@ -275,10 +281,14 @@ class GraphView:
         page = order[offset : offset + limit].tolist()
         return schemas.Relations(
             run=self.stamp,
-            relations=[self.relation(number) for number in page],
+            relations=[self._listed(number) for number in page],
             total=len(order),
             next=next_offset(offset, len(page), len(order)),
         )
+
+    def _listed(self, number: int) -> schemas.ListedRelation:
+        heads, tails = self.side_type(number, 0), self.side_type(number, 2)
+        return schemas.ListedRelation(**dict(self.relation(number)), heads_type=heads, tails_type=tails)
 
 
 def next_offset(offset: int, given: int, total: int) -> int | None:

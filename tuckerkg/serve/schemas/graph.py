@@ -163,10 +163,17 @@ class Nearest(OfRun):
     entities: list[SimilarEntity]
 
 
+class ListedRelation(Relation):
+    """A relation, and what most of its heads and tails are."""
+
+    heads_type: str | None
+    tails_type: str | None
+
+
 class Relations(Page):
     """Relations, most facts first."""
 
-    relations: list[Relation]
+    relations: list[ListedRelation]
 
 
 class Suggestion(BaseModel):

@@ -13,19 +13,33 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/;
+
 // Characters that turn or hide text are shown as what they are, and names of any length stay readable.
 export function shown(text, longest = 300) {
-  const plain = Array.from(String(text), (c) =>
-    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/.test(c)
-      ? "\\u" + c.codePointAt(0).toString(16).padStart(4, "0")
-      : c,
-  ).join("");
+  const written = (c) => (HIDDEN.test(c) ? "\\u" + c.codePointAt(0).toString(16).padStart(4, "0") : c);
+  const plain = Array.from(String(text).slice(0, 4 * longest), written).join("");
   return plain.length > longest ? plain.slice(0, longest - 1) + "…" : plain;
 }
 
-export const percent = (value) =>
-  value >= 0.995 ? "> 99 %" : value < 0.005 ? "< 1 %" : `${Math.round(100 * value)} %`;
+export function link(text, href, attributes = {}) {
+  return make("a", { href, ...attributes }, shown(text, 200));
+}
+
+export function button(text, onclick, attributes = {}) {
+  return make("button", { type: "button", onclick, ...attributes }, text);
+}
+
+export function soft(...children) {
+  return make("p", { class: "soft" }, ...children);
+}
+
+// A width that depends on data: style attributes are refused by the page's policy, the property is not.
+export function wide(element, share) {
+  element.style.width = `${Math.max(0, Math.min(100, 100 * share)).toFixed(1)}%`;
+  return element;
+}
