@@ -63,6 +63,7 @@ def inspect(file: Path, minutes: float) -> None:
     dataset = load(str(file))
     report = inspect_dataset(dataset).as_dict()
     report["name"] = file.name
+    report["files"] = [line.replace(str(file), file.name) for line in report["files"]]  # not where it lies here
     plan = make_plan(dataset, minutes=minutes)
     say(event="result", report=report, estimate_minutes=plan.seconds / 60.0)
 
