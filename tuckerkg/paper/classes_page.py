@@ -37,8 +37,9 @@ def classes_section(rows: Sequence[JsonObject]) -> str:
     return (
         "## Classes of nodes and of graphs\n\n"
         "The paper calls TGCN a general encoder. `tuckerkg classify` puts nodes and graphs into classes with it, and "
-        "with the other encoders (`scripts/measure_classes.py`). Encoder, depth and starts are chosen on labels that are "
-        "not held out; ± is the deviation between seeds or parts. AIFB's held-out labels are 36 people, one of whom is 2.8 "
-        "points; MUTAG's are 68. GIN's figure is that of the best epoch on the held-out parts, ours are not.\n\n"
+        "with the other encoders (`scripts/measure_classes.py`). Encoder, depth and starts are chosen on labels that "
+        "are not held out; ± is the deviation between seeds or parts. AIFB's held-out labels are 36 people, one of "
+        "whom is 2.8 points; MUTAG's are 68. GIN's figure is that of the best epoch on the held-out parts, ours are "
+        "not.\n\n"
         + as_table(header, lines)
     )
