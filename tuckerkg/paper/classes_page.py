@@ -40,6 +40,5 @@ def classes_section(rows: Sequence[JsonObject]) -> str:
         "with the other encoders (`scripts/measure_classes.py`). Encoder, depth and starts are chosen on labels that "
         "are not held out; ± is the deviation between seeds or parts. AIFB's held-out labels are 36 people, one of "
         "whom is 2.8 points; MUTAG's are 68. GIN's figure is that of the best epoch on the held-out parts, ours are "
-        "not.\n\n"
-        + as_table(header, lines)
+        "not.\n\n" + as_table(header, lines)
     )
