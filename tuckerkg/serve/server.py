@@ -99,7 +99,7 @@ class PatientProtocol(H11Protocol):
         if taken is not None:
             with suppress(OSError):
                 taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
-                # asyncio leaves it out for sockets without a protocol number; 40 ms between head and body are the price.
+                # asyncio leaves it out for sockets without a protocol number: 40 ms between head and body.
                 taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._start()
