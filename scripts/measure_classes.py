@@ -3,7 +3,7 @@
 Everything is chosen on labels that are not held out, once per split; seeds then differ in their random start. The
 molecules are also told apart by a bag of their atoms and bonds alone, without any message.
 
-    python scripts/measure_classes.py --sets aifb --encoders auto rgcn --seeds 10 --out results/studies/classes.json
+    python scripts/measure_classes.py --sets aifb --encoders auto rgcn --seeds 10 --out classes.json
 """
 
 from __future__ import annotations

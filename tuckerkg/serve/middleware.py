@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from fastapi.security import HTTPBearer
@@ -150,7 +151,7 @@ class Guard:
         caller: Caller | None = state.get("caller")
         self.access_log(
             {
-                "time": time.time(),
+                "time": datetime.now(UTC).timestamp(),
                 "id": state["id"],
                 "client": client,
                 "who": None if caller is None else caller.name,

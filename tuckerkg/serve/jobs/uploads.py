@@ -6,8 +6,8 @@ import asyncio
 import re
 import secrets
 import shutil
-import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ class Uploads:
         """Remove files that nobody came back for. Raises Refused where too many are kept."""
         kept = []
         for place in self.folder.iterdir():
-            if time.time() - place.stat().st_mtime > KEPT_SECONDS:
+            if datetime.now(UTC).timestamp() - place.stat().st_mtime > KEPT_SECONDS:
                 shutil.rmtree(place, ignore_errors=True)
             else:
                 kept.append(place)
