@@ -47,7 +47,7 @@ async function send(url, options, tries = PATIENCE) {
   const problem = new Problem(answer.status, await answer.json().catch(() => ({})));
   problem.seconds = Number(answer.headers.get("Retry-After")) || problem.seconds;
   const busy = answer.status === 429 || answer.status === 503;
-  if (!busy || tries <= 1 || problem.seconds > 15) throw problem;
+  if (!busy || tries <= 1 || problem.seconds > 15 || problem.code === "loading") throw problem;
   await pause(1000 * Math.max(0.5, problem.seconds), options.signal);
   return send(url, options, tries - 1);
 }
