@@ -69,6 +69,9 @@ def lines_of(stage: str, given: argparse.Namespace) -> Iterator[Line]:
     return stages[stage]()
 
 
+BUSY = "other work ran on the machine meanwhile: memory and bytes count, seconds do not"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -83,6 +86,9 @@ def main() -> None:
     for name in ("entities", "facts", "dim", "steps"):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} of stage ranks")
     parser.add_argument("--ranks", type=int, nargs="+", metavar="N", help="numbers of ranks of stage ranks")
+    parser.add_argument(
+        "--busy", action="store_true", help="other work runs beside: say so, only memory and bytes count"
+    )
     parser.add_argument("--place", type=Path, metavar="FOLDER", help="where stage ranks writes its graph and runs")
     parser.add_argument("--out", type=Path, default=RESULTS / "bench" / "bench.json")
     given = parser.parse_args()
@@ -103,6 +109,8 @@ def main() -> None:
         for line in lines_of(stage, given):
             show(line, console)
             lines.append(line.as_dict())
+            if given.busy:
+                lines[-1]["notes"] = f"{line.notes}; {BUSY}"
         store(given.out, lines, stage)
     console.print(f"{given.out}, its page and its plot written, {(time.monotonic() - started) / 60:.1f} minutes")
 

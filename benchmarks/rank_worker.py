@@ -16,7 +16,7 @@ from tuckerkg.batches.batch import StepBatch
 from tuckerkg.config.settings import settings_of_run
 from tuckerkg.ranks.facts.drawing import Drawn
 from tuckerkg.ranks.formula import StepCounts, tables_of
-from tuckerkg.ranks.group import Group, joined
+from tuckerkg.ranks.group import Group, end_process, joined
 from tuckerkg.ranks.loop import RankLoop
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.callbacks import Callback
@@ -80,6 +80,7 @@ def main() -> None:
     with joined() as group:
         found = train_and_count(group, given.run)
         (given.out / f"{group.rank}.json").write_text(json.dumps(found), encoding="utf-8")
+    end_process()
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from tuckerkg.data.load import load
 from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.inference.run import Run
 from tuckerkg.paper.result_file import processor
-from tuckerkg.ranks.group import joined
+from tuckerkg.ranks.group import end_process, joined
 from tuckerkg.ranks.loop import RankLoop
 from tuckerkg.ranks.ranking import ShardedScorer, rank_in_shards
 from tuckerkg.storage.run_folder import RunFolder
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.worker:
         work(*given.worker)
-        return 0
+        end_process()
     with tempfile.TemporaryDirectory() as place:
         found = {name: measure(name, given, Path(place)) for name in given.experiments}
     result = {"experiments": found, "processor": processor(), "torch": torch.__version__}

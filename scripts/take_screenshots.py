@@ -1,4 +1,4 @@
-"""Pictures of the page on a run: start, review, canvas, entity, answers, reasons, a phone. Needs Chromium and Playwright.
+"""Pictures of the page on a run: start, review, canvas, entity, answers, reasons, a phone. Needs Chromium.
 
 python -m scripts.take_screenshots runs/countries France borders docs/images
 python -m scripts.take_screenshots runs/fb15k-237 "Jeremy Irons" /award/ out --prefix fb15k-237- --only entity canvas

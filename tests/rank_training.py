@@ -6,7 +6,6 @@ import argparse
 import errno
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 
 import tuckerkg.ranks.loop as rank_loop
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.ranks.group import joined
+from tuckerkg.ranks.group import end_process, joined
 from tuckerkg.ranks.loop import fit_on_ranks
 from tuckerkg.storage import sealed_folder
 from tuckerkg.storage.run_folder import RunFolder
@@ -75,7 +74,8 @@ def main() -> None:
             fit_on_ranks(RunFolder.open(asked.folder) if group.is_first else None, Losses(asked.losses), asked.timeout)
     except TuckerkgError as error:
         print(f"tuckerkg: {error}", flush=True)
-        sys.exit(1)
+        end_process(1)
+    end_process()
 
 
 def refuse_to_write(path: Path, *pieces: bytes) -> None:

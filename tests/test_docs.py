@@ -25,7 +25,7 @@ from tuckerkg.training.callbacks import NullCallback
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-UNRUN = ("index", "page", "robustness", "service")  # the first three have no code; the service's requests are below
+UNRUN = ("index", "page", "robustness", "stores", "service")  # no code to run here; the service's requests are below
 NO_DUCKDB = pytest.mark.skipif(find_spec("duckdb") is None, reason="needs the extra ingest")
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

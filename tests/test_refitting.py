@@ -170,7 +170,7 @@ def test_the_service_shows_them(runs):
     assert about.test["mrr"] == pytest.approx(tuckerkg.load(runs / "embedding").evaluate("test").mrr)
     assert len(about.curve) == len(tuckerkg.load(runs / "embedding").metrics)
     assert about.calibration is None
-    assert "probabilities" not in about.facts
+    assert "probabilities" not in about.model
 
 
 # --------------------------------------------------------------------------------------------------- blends

@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from tuckerkg.reports.comparison import compare as compare
     from tuckerkg.reports.html import report as report
     from tuckerkg.reports.inspection import inspect_dataset as inspect
+    from tuckerkg.tasks.classify import classify as classify
+    from tuckerkg.tasks.run import ClassRun as ClassRun
+    from tuckerkg.tasks.run import load_class_run as load_class_run
     from tuckerkg.training.callbacks import Callback as Callback
     from tuckerkg.training.callbacks import NullCallback as NullCallback
     from tuckerkg.tuning import tune as tune
@@ -119,6 +122,8 @@ _HOMES: dict[str, tuple[str, str]] = {
         "reports.comparison": {"compare": ""},
         "reports.html": {"report": ""},
         "reports.inspection": {"inspect": "inspect_dataset"},
+        "tasks.classify": {"classify": ""},
+        "tasks.run": {"ClassRun": "", "load_class_run": ""},
         "training.callbacks": {"Callback": "", "NullCallback": ""},
         "tuning": {"tune": ""},
     }.items()
@@ -136,6 +141,7 @@ __all__ = [
     "BinaryCrossEntropy",
     "BinaryCrossEntropyAll",
     "Callback",
+    "ClassRun",
     "CompGCN",
     "Comparison",
     "ComplEx",
@@ -168,11 +174,13 @@ __all__ = [
     "TuckER",
     "TuckerkgError",
     "blend",
+    "classify",
     "compare",
     "datasets",
     "ingest",
     "inspect",
     "load",
+    "load_class_run",
     "load_dataset",
     "load_plugin",
     "load_settings",

@@ -9,6 +9,17 @@ import sys
 
 def main() -> None:
     """Run the command line; a user's mistake is one message and exit code 2, never a traceback."""
+    try:
+        _run()
+    except SystemExit as ended:
+        if os.environ.get("RANK"):  # as torchrun sets it
+            from tuckerkg.ranks.group import end_process
+
+            end_process(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        raise
+
+
+def _run() -> None:
     from tuckerkg.cli.app import app
     from tuckerkg.errors import TuckerkgError
     from tuckerkg.out_of_memory import explain_out_of_memory

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tuckerkg.api import begin, prepare
-from tuckerkg.config.settings import Settings
-from tuckerkg.config.toml import SPACES, experiment_files, is_settings, load_settings
+from tuckerkg.config.settings import Settings, parse_settings
+from tuckerkg.config.toml import SPACES, experiment_files, is_settings, load_settings, put_all
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.load import load as load_dataset
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.errors import NonFiniteError, RunFolderError, SettingsError, TuckerkgError, did_you_mean, printable
-from tuckerkg.evaluation.metrics import Evaluation
-from tuckerkg.storage.run_folder import RunFolder
+from tuckerkg.storage.run_folder import RunFolder, is_run
 from tuckerkg.storage.sealed_folder import write_atomic
-from tuckerkg.training.callbacks import Callback, NullCallback, State
+from tuckerkg.tasks.classify import copy_task
+from tuckerkg.tasks.task import read_task
+from tuckerkg.tasks.training import fit_labels
+from tuckerkg.training.callbacks import Callback, Judgement, NullCallback, State
 from tuckerkg.training.loop import fit
 from tuckerkg.types import JsonObject
 
@@ -153,7 +155,8 @@ def tune(  # noqa: PLR0913  (what may be asked for, by keyword only)
     """Search for settings on the validation split; the test split is not opened.
 
     Args:
-        experiment: a settings file or shipped experiment to vary, a dataset's name or path, or a ``Dataset``.
+        experiment: a settings file or shipped experiment to vary, a dataset's name or path, a ``Dataset``, or a run
+            folder that `classify` wrote, whose labels that are not held out are searched on.
         space: what to vary: a TOML file, a shipped space's name, or a mapping from dotted settings to lists of values.
         trials: stop when the study has so many finished trials.
         minutes: begin no trial after so many minutes.
@@ -169,6 +172,10 @@ def tune(  # noqa: PLR0913  (what may be asked for, by keyword only)
     elif not isinstance(space, Space):
         space = load_space(space)
     fixed = dict(overrides or {})
+    if isinstance(experiment, str | Path) and is_run(Path(experiment)):
+        run = RunFolder.open(Path(experiment))
+        place = Path("studies") / f"{run.path.name}-{space.name}" if folder is None else Path(folder)
+        return Study(place, LabelSearch(run, space, place, fixed).run(trials, minutes, on_trial, callback))
     file: str | None = None
     if isinstance(experiment, Dataset):
         dataset, name = experiment, experiment.name
@@ -193,6 +200,8 @@ class Search:
     Every process that opens the same folder works on the same study. A trial that was cut off is taken up again from
     its checkpoint by the next ``run``.
     """
+
+    figure = "mrr"  # of the validation
 
     def __init__(
         self,
@@ -244,21 +253,29 @@ class Search:
         settings = self.settings(varied)
         place = self.folder / _name(settings)
         began, state = time.monotonic(), optuna.trial.TrialState.COMPLETE
-        folder = RunFolder.open(place) if place.exists() else prepare(self.dataset, settings, place)
+        folder = RunFolder.open(place) if place.exists() else self.prepare(settings, place)
         try:
-            begin(folder, callback)
-            fit(folder, _Reporter(trial, folder, callback))
+            self.train(folder, callback, _Reporter(trial, folder, callback, self.figure))
         except optuna.TrialPruned:
             state = optuna.trial.TrialState.PRUNED
         except NonFiniteError as error:
             trial.set_user_attr("diverged", str(error))
             state = optuna.trial.TrialState.PRUNED
-        found = [row["valid"]["mrr"] for row in folder.metrics.rows()]
+        found = [row["valid"][self.figure] for row in folder.metrics.rows()]
         trial.set_user_attr("mrr", max(found, default=0.0))
         trial.set_user_attr("minutes", (time.monotonic() - began) / 60.0)
         complete = state == optuna.trial.TrialState.COMPLETE
         self.study.tell(trial, max(found, default=0.0) if complete else None, state=state)
         shutil.rmtree(place)
+
+    def prepare(self, settings: Settings, place: Path) -> RunFolder:
+        """The run folder of a trial."""
+        return prepare(self.dataset, settings, place)
+
+    def train(self, folder: RunFolder, callback: Callback, reporter: Callback) -> None:
+        """Train a trial to its end; ``reporter`` passes on to ``callback`` and may stop it."""
+        begin(folder, callback)
+        fit(folder, reporter)
 
     def _take_up(self) -> None:
         """Put trials that no process works on any more first in the queue, with the settings they had."""
@@ -285,14 +302,44 @@ class Search:
         write_atomic(self.folder / "study.json", (json.dumps(text, indent=1) + "\n").encode())
 
 
+class LabelSearch(Search):
+    """A study of how nodes or graphs are put into classes, on the labels that a run folder of `classify` has.
+
+    Args:
+        run: gives the task, and the settings that are not varied.
+    """
+
+    figure = "likelihood"
+
+    def __init__(self, run: RunFolder, space: Space, folder: Path, overrides: Mapping[str, Any] | None = None) -> None:
+        self.of_run = run
+        read_task(run)  # refuses runs of another kind
+        self.experiment, self.space, self.folder = run.path.name, space, folder
+        self.fixed = {**space.fixed, **dict(overrides or {})}
+        self.settings({key: _some_value(choice) for key, choice in space.vary.items()})
+        self.study = _open_study(folder, f"{run.path.name} {space.name}", space.sampler)
+
+    def settings(self, varied: Mapping[str, Any]) -> Settings:
+        """The settings of a trial."""
+        return parse_settings(put_all(self.of_run.settings, {**self.fixed, **varied}))
+
+    def prepare(self, settings: Settings, place: Path) -> RunFolder:
+        """The run folder of a trial, with the same task."""
+        return copy_task(self.of_run, settings, place)
+
+    def train(self, folder: RunFolder, callback: Callback, reporter: Callback) -> None:
+        """Train a trial to its end."""
+        fit_labels(folder, reporter)
+
+
 class _Reporter(Callback):
     """Reports every validation to Optuna, and stops the trial when it is weaker than most at that epoch."""
 
-    def __init__(self, trial: optuna.Trial, folder: RunFolder, callback: Callback) -> None:
+    def __init__(self, trial: optuna.Trial, folder: RunFolder, callback: Callback, figure: str) -> None:
         self.trial, self.callback = trial, callback
         self.reported: set[int] = set()
         for row in folder.metrics.rows():  # of a part that was trained before
-            self._report(row["epoch"], row["valid"]["mrr"])
+            self._report(row["epoch"], row["valid"][figure])
 
     def started(self, state: State, total_steps: int, steps_per_epoch: int) -> None:
         """Passed on."""
@@ -314,12 +361,12 @@ class _Reporter(Callback):
         """Passed on."""
         self.callback.close()
 
-    def validated(self, epoch: float, evaluation: Evaluation, is_best: bool) -> None:
+    def validated(self, epoch: float, evaluation: Judgement, is_best: bool) -> None:
         """Passed on and reported; then it may raise TrialPruned."""
         import optuna  # noqa: PLC0415
 
         self.callback.validated(epoch, evaluation, is_best)
-        self._report(epoch, evaluation.mrr)
+        self._report(epoch, evaluation.headline)
         if self.trial.should_prune():
             raise optuna.TrialPruned
 

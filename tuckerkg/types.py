@@ -11,6 +11,9 @@ unchanged, which suits embeddings that were trained before."""
 
 Precision = Literal["float32", "bfloat16"]
 
+Readout = Literal["sum", "mean", "attention"]
+"""How the vectors of a graph's nodes become one."""
+
 Basis = Literal["tail", "head", "both"]
 """The question, or questions, that a fact's probability comes from: (head, relation, ?), (?, relation, tail)."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuckerkg.cli import ask, data, from_runs, paper, review, run, serving, train, trust
+from tuckerkg.cli import ask, classify, data, from_runs, paper, review, run, serving, train
 from tuckerkg.cli.hints import HintingCommand
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "demo": train.demo,
         "train": train.train,
         "tune": train.tune,
+        "classify": classify.classify,
         "blend": from_runs.blend,
         "refit": from_runs.refit,
     },
@@ -41,7 +42,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Judge a run": {
         "evaluate": run.evaluate,
-        "calibrate": trust.calibrate,
+        "calibrate": from_runs.calibrate,
         "compare": run.compare,
         "report": run.report,
         "export": run.export,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuckerkg.cli.classify import is_class_run, load_class_run, show_class_explanation, show_predictions
 from tuckerkg.cli.options import (
     AskingRanksOption,
     BaseRateOption,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 LONG_MINUTES = 5.0  # a search that takes longer is left to the questions that a fast member of a blend finds
 
 
-def predict(
+def predict(  # noqa: PLR0912  (options that exclude each other are refused one by one)
     run: RunArgument,
     head: Annotated[str | None, typer.Option(help="An entity: its label or readable name.")] = None,
     relation: Annotated[str | None, typer.Option(help="A relation.")] = None,
@@ -80,6 +81,10 @@ def predict(
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the answers to this file: .tsv, .csv, .json, .jsonl, .parquet or .nt.")
+    ] = None,
+    items: Annotated[
+        list[str] | None,
+        typer.Option("--item", help="Of a run of `classify`: a node or graph to name the class of; may be repeated."),
     ] = None,
     base_rate: BaseRateOption = None,
     one_way: Annotated[
@@ -116,6 +121,11 @@ def predict(
     from tuckerkg.reports import tables
 
     tables.check_format(form)
+    if is_class_run(run):
+        show_predictions(load_class_run(run, checkpoint), items, out, form == "json", k)
+        return
+    if items:
+        raise TuckerkgError("--item is for a run of `classify`: give --head, --relation or --tail")
     options = read_options(columns, delimiter, header, on_error, rejects, integers=integers)
     if out is not None:
         check_output(out, (questions, rejects if on_error == "skip" else None))
@@ -238,6 +248,10 @@ def score(
     out: Annotated[
         Path | None, typer.Option(help="Write the answers to this file: .tsv, .csv, .json, .jsonl, .parquet or .nt.")
     ] = None,
+    items: Annotated[
+        list[str] | None,
+        typer.Option("--item", help="Of a run of `classify`: a node or graph to name the class of; may be repeated."),
+    ] = None,
     base_rate: BaseRateOption = None,
     plain: PlainOption = False,
     unguarded: UnguardedOption = False,
@@ -266,8 +280,8 @@ def score(
 def explain(
     run: RunArgument,
     head: Annotated[str, typer.Argument(help="An entity: its label or readable name.")],
-    relation: Annotated[str, typer.Argument(help="A relation.")],
-    tail: Annotated[str, typer.Argument(help="An entity.")],
+    relation: Annotated[str | None, typer.Argument(help="A relation; none for a run of `classify`.")] = None,
+    tail: Annotated[str | None, typer.Argument(help="An entity; none for a run of `classify`.")] = None,
     k: Annotated[int, typer.Option("-k", help="How many edges and paths to name.", min=1)] = 5,
     plot: Annotated[Path | None, typer.Option(help="Draw it to this .png, .svg or .pdf.")] = None,
     base_rate: BaseRateOption = None,
@@ -292,6 +306,11 @@ def explain(
     from tuckerkg.reports import tables
     from tuckerkg.reports.plots import check_plot, draw_explanation
 
+    if is_class_run(run):
+        show_class_explanation(load_class_run(run, checkpoint), head, k, as_json)
+        return
+    if relation is None or tail is None:
+        raise TuckerkgError("give a fact: head, relation and tail")
     if plot is not None:
         check_plot(plot)
     options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)

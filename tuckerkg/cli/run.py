@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tuckerkg.cli.classify import is_class_run, load_class_run, show_class_comparison, show_evaluation
 from tuckerkg.cli.options import (
     AskingRanksOption,
     CheckpointOption,
@@ -74,6 +75,9 @@ def evaluate(
     A refit was trained on all facts: what was measured on the run before is shown. Example:
     `tuckerkg evaluate runs/fb237_v1 --graph fb237_v1_ind`.
     """
+    if is_class_run(run):
+        show_evaluation(load_class_run(run, checkpoint), as_json)
+        return
     options = graph_options(graph, columns, delimiter, header, on_error, rejects, keep_literals, integers)
     with asking(ranks, timeout, graph=graph, calibration=calibration) as group:
         if group is None:
@@ -217,6 +221,9 @@ def compare(
     from tuckerkg.reports.comparison import compare as compare_runs
     from tuckerkg.reports.plots import check_plot, draw_comparison
 
+    if all(is_class_run(folder) for folder in runs):
+        show_class_comparison(runs, as_json)
+        return
     if plot is not None:
         check_plot(plot)
     for path, ending in ((csv, ".csv"), (latex, ".tex")):
@@ -248,10 +255,15 @@ def report(
 
     Examples: `tuckerkg report runs/mine`, `tuckerkg report runs/mine --out MODEL_CARD.md`.
     """
-    from tuckerkg.reports.html import check_page
+    from tuckerkg.reports.html import check_page, write_class_report
     from tuckerkg.reports.html import report as write_report
 
-    check_page(out)
+    of_classes = is_class_run(run)
+    check_page(out, pictures=not of_classes)
+    if of_classes:
+        write_class_report(load_class_run(run, checkpoint), out)
+        print(f"{out} written")
+        return
     write_report(load_run(run, checkpoint=checkpoint), out, log=log)
     print(f"{out} written")
 

@@ -296,7 +296,8 @@ def tune(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="A TOML file or shipped experiment to vary, or a dataset's name or path.", show_default=False
+            help="A TOML file or shipped experiment to vary, a dataset's name or path, or a run of `classify`.",
+            show_default=False,
         ),
     ],
     space: Annotated[str, typer.Option(help="What to vary: a TOML file, or `tucker`, or `paper` (its own grid).")],

@@ -37,6 +37,8 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> An
             "kind: a blend is made of trained runs and has nothing to train itself; "
             "train its members, then blend them again: tuckerkg blend RUN RUN --out NEW"
         )
+    if settings.kind in ("nodes", "graphs"):
+        raise SettingsError(f"kind: {settings.kind} are put into classes by `tuckerkg classify`, which needs labels")
     if settings.kind == "paths":
         paths = settings.paths
         return PathModel(
@@ -45,12 +47,27 @@ def build_model(settings: Settings, num_entities: int, num_relations: int) -> An
     return build_embedding_model(settings, num_entities, num_relations)
 
 
+def build_encoder(settings: Settings, num_relations: int) -> Encoder:
+    """Build the encoder alone; ``num_relations`` counts inverses.
+
+    Raises:
+        SettingsError: the widths do not fit it, or it lacks a part of its contract.
+    """
+    try:
+        made: Encoder = _make(
+            "encoder", settings.encoder, settings.model.dim, settings.model.relation_dim, num_relations
+        )
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    _check(made, settings.encoder, ("out_dim", "out_relation_dim", "uses_graph", "normalize", "order", "depth"))
+    return made
+
+
 def build_embedding_model(settings: Settings, num_entities: int, num_relations: int) -> Model:
     """Build tables, encoder and decoder; raises as ``build_model`` does."""
     dim, relation_dim = settings.model.dim, settings.model.relation_dim
+    encoder = build_encoder(settings, 2 * num_relations)
     try:
-        encoder: Encoder = _make("encoder", settings.encoder, dim, relation_dim, 2 * num_relations)
-        _check(encoder, settings.encoder, ("out_dim", "out_relation_dim", "uses_graph", "normalize", "order", "depth"))
         decoder: Decoder = _make("decoder", settings.decoder, encoder.out_dim, encoder.out_relation_dim)
         _check(decoder, settings.decoder, ("query", "comparison", "magnitudes"))
     except ValueError as error:

@@ -30,14 +30,14 @@ from tuckerkg.errors import SettingsError, did_you_mean, printable
 from tuckerkg.losses.regularizers import REGULARIZERS
 from tuckerkg.nn.model import Bias
 from tuckerkg.nn.paths import Core, Hide
-from tuckerkg.ranges import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share, ShareOrNone
+from tuckerkg.ranges import Dropout, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share, ShareOrNone
 from tuckerkg.storage.run_folder import RunFolder
-from tuckerkg.types import JsonObject, Precision
+from tuckerkg.types import JsonObject, Precision, Readout
 from tuckerkg.version import VERSION
 
 OptimizerName = Literal["adam", "adagrad", "lazy-adam", "rowwise-adagrad"]
 LAZY: tuple[OptimizerName, ...] = ("lazy-adam", "rowwise-adagrad")
-Kind = Literal["embedding", "paths", "blend"]
+Kind = Literal["embedding", "paths", "blend", "nodes", "graphs"]
 DEFAULTS = {"encoder": "tgcn", "decoder": "tucker", "loss": "softmax", "batch": "whole"}
 
 
@@ -95,6 +95,22 @@ class PathSettings(Section):
     least_gradient: Share | Literal[0] = 0.01
     """Gradients of scores below this share are rounded to it or to 0 at random, without bias, so that the backward pass
     follows few entities; 0 keeps all."""
+
+
+class ClassifySettings(Section):
+    """Classes of nodes or graphs, for kind = "nodes" and "graphs"."""
+
+    members: Positive = 5
+    """Classifiers that vote, each trained without another part of the labels, on which it is validated; 1: trained on
+    all, and not validated."""
+    least: Positive = 5
+    """Facts that a node must be in to have a start vector of its own; all others share one."""
+    readout: Readout = "sum"
+    """How the nodes of a graph become one vector."""
+    dropout: Dropout = 0.0
+    """On the start vectors, and in front of the last layer of a classifier of graphs."""
+    weight_decay: NonNegativeFloat = 0.0005
+    """Weight of the squared weights in what is minimized."""
 
 
 class TrainSettings(Section):
@@ -183,7 +199,8 @@ class Settings(Section):
     """Name of the experiment; a shipped file's is its path."""
     kind: Kind = "embedding"
     """"embedding" is a model with a vector per entity; "paths" sends messages from the question's head and has
-    no vector of any entity; "blend" is a weighted sum of trained runs, which `tuckerkg blend` makes."""
+    no vector of any entity; "blend" is a weighted sum of trained runs, which `tuckerkg blend` makes; "nodes" and
+    "graphs" put these into classes, which `tuckerkg classify` does."""
     dataset: str = "countries"
     """A dataset's name, a folder with train/valid/test files, or one file to be split."""
     plugins: tuple[str, ...] = Field(default=(), strict=False)
@@ -191,6 +208,7 @@ class Settings(Section):
     start: StartSettings = StartSettings()
     model: ModelSettings = ModelSettings()
     paths: PathSettings = PathSettings()
+    classify: ClassifySettings = ClassifySettings()
     encoder: Component = Field(default_factory=lambda: _component("encoder", DEFAULTS["encoder"]))
     decoder: Component = Field(default_factory=lambda: _component("decoder", DEFAULTS["decoder"]))
     loss: Component = Field(default_factory=lambda: _component("loss", DEFAULTS["loss"]))
@@ -247,6 +265,7 @@ class Settings(Section):
             raise SettingsError("ranks.fanout: is for training on ranks; give ranks.shards, or --ranks")
         if self.kind == "paths":
             self._fits_paths()
+        self._fits_classes()
         for place, phase in enumerate(self.phase[:-1]):
             if phase.epochs is None:
                 raise SettingsError(f"phase.{place}.epochs: every phase but the last says how long it lasts")
@@ -266,6 +285,19 @@ class Settings(Section):
         for key in (key for key, is_given in given.items() if is_given):
             raise SettingsError(f"{key}: belongs to models with a vector per entity; leave it out with kind=paths")
 
+    def _fits_classes(self) -> None:
+        """Refuse sections of another kind, as ``_fits_paths`` does."""
+        default = Settings.model_construct()
+        if self.kind not in ("nodes", "graphs"):
+            if self.classify != ClassifySettings():
+                raise SettingsError(f"classify: is for nodes and graphs that get classes, and kind is {self.kind}")
+            return
+        given = {name: getattr(self, name) != getattr(default, name) for name in LINKS_ONLY}
+        given["regularizer"] = any(self.regularizer.values())
+        given["train.optimizer"] = self.train.optimizer in LAZY
+        for key in (key for key, is_given in given.items() if is_given):
+            raise SettingsError(f"{key}: belongs to models of links; leave it out with kind={self.kind}")
+
     def as_dict(self) -> JsonObject:
         """Plain values for JSON."""
         plain: JsonObject = json.loads(self.model_dump_json())
@@ -274,6 +306,9 @@ class Settings(Section):
 
 TABLES_ONLY = ("phase", "model", "encoder", "decoder", "loss", "batch")
 """Sections that mean nothing where no entity has a vector."""
+
+LINKS_ONLY = ("paths", "decoder", "loss", "batch", "phase", "ranks", "start")
+"""Sections that mean nothing where nodes or graphs are put into classes."""
 
 
 def parse_settings(values: Mapping[str, Any], origin: str = "settings") -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,14 @@ def load_settings(file: str | Path | None = None, overrides: Mapping[str, Any] |
     for key, value in (overrides or {}).items():
         _put(values, key, value)
     return parse_settings(values, str(file) if file is not None else "settings")
+
+
+def put_all(values: JsonObject, overrides: Mapping[str, Any]) -> JsonObject:
+    """A copy of nested ``values`` with dotted ``overrides`` on top."""
+    found = copy.deepcopy(values)
+    for key, value in overrides.items():
+        _put(found, key, value)
+    return found
 
 
 def parse_override(text: str) -> tuple[str, Any]:

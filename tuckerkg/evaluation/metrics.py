@@ -63,6 +63,17 @@ class Evaluation:
             body += f"<tr><td>{part}</td>" + "".join(f"<td>{values[name]:.4g}</td>" for name in names) + "</tr>"
         return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
 
+    headline_name = "MRR"
+
+    @property
+    def headline(self) -> float:
+        """What training maximizes on validation."""
+        return self.mrr
+
+    def figures(self) -> dict[str, float]:
+        """For the log of a training."""
+        return self.overall.as_dict()
+
     @property
     def mrr(self) -> float:
         """Mean reciprocal rank under the random tie protocol."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from tuckerkg.graph.row_groups import RowGroups
 from tuckerkg.graph.sparse import SparseMatrix, SparseRows
 
-Normalize = Literal["relation", "degree", "symmetric"]
+Normalize = Literal["relation", "degree", "symmetric", "none"]
 Order = Literal["source", "fewest"]
 
 
@@ -51,7 +51,8 @@ class MessageGraph:
 
         ``normalize`` chooses c: "relation" counts the target's edges of the same relation, as Eq. (3) has it;
         "degree" counts all edges of the target, as the authors' runs do; "symmetric" is the root of the product of
-        both ends' numbers of edges, the target's that reach it and the source's that leave it. ``weights [E]``, where
+        both ends' numbers of edges, the target's that reach it and the source's that leave it; "none" is 1, a plain
+        sum. ``weights [E]``, where
         given, are 1 / c themselves, for edges that are a part of those that c counts.
         """
         if order not in ("source", "fewest"):
@@ -155,6 +156,8 @@ def edge_weights(edges: Tensor, num_entities: int, normalize: Normalize) -> Tens
 def _normalizer(edges: Tensor, num_entities: int, normalize: Normalize) -> Tensor:
     """c of every edge, ``[E]``."""
     sources, relation_ids, targets = edges.unbind(1)
+    if normalize == "none":
+        return torch.ones_like(targets)
     if normalize != "relation":
         reached = torch.bincount(targets, minlength=num_entities)[targets]
         if normalize == "degree":

@@ -58,6 +58,11 @@ class OpenedRun:
     ) -> None:
         self.folder, self.maps = folder, mapped
         self.settings: Settings = settings_of_run(folder)
+        if self.settings.kind in ("nodes", "graphs"):
+            raise TuckerkgError(
+                f"{folder.path}: puts {self.settings.kind} into classes; ask it by predict, evaluate, explain, report, "
+                "compare or serve, or in Python by tuckerkg.load_class_run"
+            )
         saved = self._read(checkpoint)
         self.step, self.state, self._weights = saved.step, saved.state, saved.weights
         labels, titles = folder.entities(), folder.entity_titles()

@@ -20,6 +20,8 @@ from tuckerkg.reports.inspection import Inspection
 from tuckerkg.reports.plots import plain, pyplot
 from tuckerkg.reports.run_report import RunReport, Unmeasured, report_of
 from tuckerkg.storage.sealed_folder import write_atomic
+from tuckerkg.tasks.run import ClassRun
+from tuckerkg.tasks.task import TEST, notes_of
 from tuckerkg.types import LogFunction, ignore
 
 ACCENT, OTHER = "#0b6e99", "#d1495b"
@@ -36,13 +38,13 @@ class Figure:
     data: str
 
 
-def check_page(path: Path) -> None:
-    """Refuse what could not be written, before anything is computed."""
+def check_page(path: Path, *, pictures: bool = True) -> None:
+    """Refuse what could not be written, before anything is computed; ``pictures`` need a library."""
     if path.suffix.lower() not in (".html", ".md"):
         raise TuckerkgError(f"{path}: the name must end in .html (the report) or .md (the model card)")
     if not path.resolve().parent.is_dir():
         raise TuckerkgError(f"{path}: there is no folder {path.resolve().parent}")
-    if path.suffix.lower() == ".html":
+    if pictures and path.suffix.lower() == ".html":
         pyplot()
 
 
@@ -77,6 +79,24 @@ def write_report(found: RunReport, path: Path) -> None:
         if not found.run.members:  # a blend was not trained
             figures.insert(0, _curve(found))
         text = _rendered("report.html", title=found.name, report=found, rows=rows, figures=figures)
+    write_atomic(path, text.encode())
+
+
+def write_class_report(run: ClassRun, path: Path) -> None:
+    """The page, or the card where ``path`` ends in .md, of a run that puts nodes or graphs into classes."""
+    parts = {"labels that members did not see": "valid"} if len(run.scores) > 1 else {}
+    if bool((run.task.part == TEST).any()):
+        parts["held-out labels"] = "test"
+    found = {name: run.evaluate(part) for name, part in parts.items()}
+    facts = {
+        "target": run.task.target, "classes": ", ".join(run.task.classes), "encoder": run.settings.encoder.name,
+        "items": f"{run.task.num_items:,} {run.task.kind}", "facts": f"{len(run.task.triples):,}",
+        "members": str(len(run.scores)),
+    }  # fmt: skip
+    kind = "md" if path.suffix.lower() == ".md" else "html"
+    text = _rendered(
+        f"classes.{kind}", title=run.path.resolve().name, facts=facts, notes=notes_of(run.task), found=found
+    )
     write_atomic(path, text.encode())
 
 

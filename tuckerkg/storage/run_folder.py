@@ -70,7 +70,7 @@ class RunFolder:
         self._data = SealedFolder(path / DATA)
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913  (by keyword)
         cls,
         path: Path,
         settings: JsonObject,
@@ -81,8 +81,9 @@ class RunFolder:
         entity_titles: Mapping[str, str] | None = None,
         relation_titles: Mapping[str, str] | None = None,
         report: Mapping[str, Any] | None = None,
+        extra: Mapping[str, bytes] | None = None,
     ) -> RunFolder:
-        """Write a new run folder; ``splits`` maps a name to triples [n, 3] of ids.
+        """Write a new run folder; ``splits`` maps a name to triples [n, 3] of ids, ``extra`` further files of data.
 
         Raises:
             RunFolderError: the place is taken, in use or cannot be written (see ``check_place``).
@@ -95,6 +96,7 @@ class RunFolder:
             "report.json": json_bytes(dict(report or {})),
             PROGRAM: json_bytes({"tuckerkg": VERSION}),
             **{f"{name}.safetensors": _split_bytes(name, triples) for name, triples in splits.items()},
+            **dict(extra or {}),
         }
         return cls._create(Path(path), settings, files, None)
 
@@ -183,6 +185,22 @@ class RunFolder:
     def made_by(self) -> str | None:
         """The version of tuckerkg that made it; None where it does not say."""
         return str(self._object(PROGRAM).get("tuckerkg", "")) or None if PROGRAM in self._data.names else None
+
+    def extra_json(self, file: str) -> JsonObject:
+        """A further file of the data, a JSON object.
+
+        Raises:
+            RunFolderError: the run has none of this name, or it is damaged.
+        """
+        if file not in self._data.names:
+            raise refusal(f"{self.path}: has no {file}; it was made for another task.")
+        return self._object(file)
+
+    def extra_tensors(self, file: str) -> dict[str, Tensor]:
+        """A further file of the data, tensors by name; raises as ``extra_json`` does."""
+        if file not in self._data.names:
+            raise refusal(f"{self.path}: has no {file}; it was made for another task.")
+        return self._data.read_tensors(file)
 
     def split(self, name: str) -> Ids:
         """The triples [n, 3] of one split; the files of the others are not touched."""

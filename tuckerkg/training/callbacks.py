@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from tuckerkg.evaluation.metrics import Evaluation
+
+class Judgement(Protocol):
+    """What a validation found."""
+
+    headline_name: str
+
+    @property
+    def headline(self) -> float:
+        """What training maximizes."""
+        ...
+
+    def figures(self) -> Mapping[str, float]:
+        """All of it, by name."""
+        ...
 
 
 @dataclass
@@ -13,7 +28,7 @@ class State:
 
     step: int = 0
     validated_at: int = -1  # step of the last validation
-    best_mrr: float | None = None  # None: nothing was ranked
+    best_mrr: float | None = None  # what validation maximizes, which may be no MRR; None: nothing was judged
     best_step: int = 0
     validations_without_improvement: int = 0
     minutes: float = 0.0
@@ -31,8 +46,8 @@ class Callback:
     def stepped(self, step: int, loss: float, lr: float) -> None:
         """One step is done."""
 
-    def validated(self, epoch: float, evaluation: Evaluation, is_best: bool) -> None:
-        """The validation split was ranked."""
+    def validated(self, epoch: float, evaluation: Judgement, is_best: bool) -> None:
+        """The validation split was judged."""
 
     def passed(self, epoch: float) -> None:
         """Where the validation split would have been ranked, of a run that has none; the weights are saved."""

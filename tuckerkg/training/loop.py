@@ -22,7 +22,7 @@ from tuckerkg.nn.model import choose_device
 from tuckerkg.out_of_memory import explain_out_of_memory
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.storage.weights import restore_weights
-from tuckerkg.training.callbacks import Callback, NullCallback, State
+from tuckerkg.training.callbacks import Callback, Judgement, NullCallback, State
 from tuckerkg.training.optim import ModelOptimizer, learning_rate
 from tuckerkg.training.signals import Interruptions, TrainingInterrupted
 from tuckerkg.training.validation import Validation
@@ -31,10 +31,11 @@ from tuckerkg.types import JsonObject
 SLOW_SAVE = 5.0  # seconds; a slower save is logged
 
 
-def fit(folder: RunFolder, callback: Callback | None = None) -> State:
+def fit(folder: RunFolder, callback: Callback | None = None, loop: type[Loop] | None = None) -> State:
     """Train the run in ``folder`` from its newest checkpoint, or from the start, to its end.
 
     With equal thread counts a resumed run ends with the same weights as an uninterrupted one, bit for bit.
+    ``loop`` trains runs of another kind.
 
     Raises:
         TrainingInterrupted: SIGINT or SIGTERM came; the state is saved.
@@ -45,7 +46,7 @@ def fit(folder: RunFolder, callback: Callback | None = None) -> State:
     memory = explain_out_of_memory(lambda: smaller(folder, settings))
     with folder.lock(), Interruptions() as interruptions, own_random_state(), threads(settings.train.threads), memory:
         try:
-            return Loop(folder, settings, callback, interruptions).run()
+            return (loop or Loop)(folder, settings, callback, interruptions).run()
         finally:
             callback.close()
 
@@ -123,7 +124,7 @@ class Loop:
         step, train = self.state.step, self.settings.train
         lr = learning_rate(train, step, self.total_steps)
         self.optimizer.set_lr(lr)
-        torch.manual_seed(_mix(train.seed, step))  # dropout's masks depend on (seed, step) only
+        torch.manual_seed(step_seed(train.seed, step))  # dropout's masks depend on (seed, step) only
         self.model.train()
         self.optimizer.zero_grad()
         value = self.objective(self.model, batch)
@@ -158,16 +159,16 @@ class Loop:
         return step % max(1, round(self.settings.train.evaluate_every * self.steps_per_epoch)) == 0
 
     def _validate(self) -> None:
-        """Rank the validation split and note the best weights; without one, the last weights are the best."""
-        evaluation = None
+        """Judge the validation split and note the best weights; without one, the last weights are the best."""
+        evaluation: Judgement | None = None
         if self.validation.has_questions:
             evaluation = self.validation(lambda *_: self.check_interruptions())
         state = self.state
         state.validated_at = state.step
-        is_best = evaluation is None or state.best_mrr is None or evaluation.mrr > state.best_mrr
+        is_best = evaluation is None or state.best_mrr is None or evaluation.headline > state.best_mrr
         if is_best:
             state.best_step, state.validations_without_improvement = state.step, 0
-            state.best_mrr = None if evaluation is None else evaluation.mrr
+            state.best_mrr = None if evaluation is None else evaluation.headline
         else:
             state.validations_without_improvement += 1
         self.clock.update(state)
@@ -177,7 +178,7 @@ class Loop:
             "minutes": round(state.minutes, 4),
             "loss": float(np.mean(self.losses)) if self.losses else None,
             "lr": learning_rate(self.settings.train, state.step, self.total_steps),
-            "valid": None if evaluation is None else evaluation.overall.as_dict(),
+            "valid": None if evaluation is None else dict(evaluation.figures()),
         }
         if self.writes:
             self.folder.metrics.append(row)
@@ -273,6 +274,8 @@ def smaller(folder: RunFolder, settings: Settings) -> str:
     if settings.kind == "paths":  # a thread holds the states of one question
         paths = settings.paths
         sizes = [f"paths.width (now {paths.width})", f"paths.layers (now {paths.layers})", "train.threads"]
+    elif settings.kind in ("nodes", "graphs"):
+        sizes = [f"model.dim (now {settings.model.dim})", f"classify.members (now {settings.classify.members})"]
     else:
         options = settings.batch.options
         sizes = [f"batch.{name} (now {options[name]:,})" for name in ("queries", "triples") if name in options]
@@ -283,7 +286,7 @@ def smaller(folder: RunFolder, settings: Settings) -> str:
     )
 
 
-def _mix(seed: int, step: int) -> int:
+def step_seed(seed: int, step: int) -> int:
     """One 63-bit number from (seed, step), far apart for neighbours."""
     return int(np.random.SeedSequence([seed, 3, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 

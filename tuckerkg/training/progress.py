@@ -12,8 +12,7 @@ from rich.progress import Progress as Bar
 
 from tuckerkg.console import UnbreakableConsole
 from tuckerkg.errors import printable
-from tuckerkg.evaluation.metrics import Evaluation
-from tuckerkg.training.callbacks import Callback, State
+from tuckerkg.training.callbacks import Callback, Judgement, State
 
 
 class Progress(Callback):
@@ -25,6 +24,7 @@ class Progress(Callback):
         self.bar: Bar | None = None
         self.task = TaskID(0)
         self.best: float | None = None
+        self.headline = "MRR"
         self.mean_loss = float("nan")
         self.total, self.steps_per_epoch, self.first = 1, 1, 0
         self.began = time.monotonic()
@@ -67,19 +67,19 @@ class Progress(Callback):
         if step >= self.total:
             self.close()
 
-    def validated(self, epoch: float, evaluation: Evaluation, is_best: bool) -> None:
-        """Show the new MRR."""
-        self.best = evaluation.mrr if is_best else self.best
+    def validated(self, epoch: float, evaluation: Judgement, is_best: bool) -> None:
+        """Show the new figure."""
+        self.best, self.headline = (evaluation.headline if is_best else self.best), evaluation.headline_name
         step = round(epoch * self.steps_per_epoch)
         if self.board is not None:
-            for name, value in evaluation.overall.as_dict().items():
+            for name, value in evaluation.figures().items():
                 self.board.add_scalar(f"valid/{name}", value, step)
         if self.bar is not None:
             self._draw(mrr=self._shown_best())
         elif step == self.first:
-            self._say(f"start: valid MRR {evaluation.mrr:.4f}")
+            self._say(f"start: valid {self.headline} {evaluation.headline:.4f}")
         else:
-            self._say_epoch(step, f"valid MRR {evaluation.mrr:.4f}{' *' if is_best else '  '}  ")
+            self._say_epoch(step, f"valid {self.headline} {evaluation.headline:.4f}{' *' if is_best else '  '}  ")
 
     def passed(self, epoch: float) -> None:
         """Show the loss, where there is no bar."""
@@ -117,7 +117,7 @@ class Progress(Callback):
         self._say(f"epoch {self._epoch(step)}  loss {self.mean_loss:.4f}  {found}{_duration(left)} left")
 
     def _shown_best(self) -> str:
-        return "" if self.best is None else f"  valid MRR {self.best:.4f}"
+        return "" if self.best is None else f"  valid {self.headline} {self.best:.4f}"
 
     def _draw(self, **fields: Any) -> None:
         if self.bar is not None:

@@ -85,7 +85,7 @@ def test_layer_and_gradients_equal_the_loop_over_eq_3(bases, normalize, norms, o
 
 
 @pytest.mark.parametrize("bases", [0, 7])
-@pytest.mark.parametrize("normalize", ["relation", "degree", "symmetric"])
+@pytest.mark.parametrize("normalize", ["relation", "degree", "symmetric", "none"])
 @pytest.mark.parametrize("norms", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_the_plain_form_of_eq_3_and_eq_7_has_the_values_and_gradients_of_the_fast_one(

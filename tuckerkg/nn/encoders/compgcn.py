@@ -178,7 +178,7 @@ class CompGCN(nn.Module, Encoder):
         out_dim: width of every layer's output; 0 is that of the embeddings.
         out_relation_dim: width of relations after the last layer, where the decoder needs another; 0: the same.
         composition: of neighbour and relation: "subtraction", "multiplication" or circular "correlation".
-        normalize: what a message is divided by: "relation", "degree" or "symmetric".
+        normalize: what a message is divided by: "relation", "degree", "symmetric" or "none".
         message_dropout: on the messages.
         dropout: on the output of each layer.
         init: "xavier"; "silent", where messages start at 0; or "identity", where entities and relations pass at first,

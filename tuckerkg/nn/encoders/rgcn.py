@@ -99,7 +99,7 @@ class RGCN(nn.Module, Encoder):
         layers: number of layers.
         decomposition: of the relations' matrices: "basis", "block" or "cp", see ``RGCNLayer``.
         bases: number of basis matrices, of blocks, or rank of the CP form.
-        normalize: what a message is divided by: "relation", "degree" or "symmetric".
+        normalize: what a message is divided by: "relation", "degree", "symmetric" or "none".
         dropout: on the output of each layer.
     """
 

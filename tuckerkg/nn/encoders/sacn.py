@@ -57,7 +57,7 @@ class SACN(nn.Module, Encoder):
     Args:
         layers: number of layers.
         out_dim: width of every layer's output; 0 is that of the embeddings.
-        normalize: what a message is divided by: "relation", "degree" or "symmetric".
+        normalize: what a message is divided by: "relation", "degree", "symmetric" or "none".
         dropout: on the output of each layer.
         init: "xavier"; "silent", where the relations' weights start at 0, so that messages are not heard at first; or
             "identity", which also starts with the identity as matrix, for embeddings that were trained before.

@@ -116,8 +116,8 @@ class TGCN(nn.Module, Encoder):
         layers: number of layers.
         bases: rank of the CP core, n_b in Eq. (7); 0 is the full core of Eq. (3).
         normalize: what a message is divided by: "relation", the target's edges of the same relation, as in Eq. (3);
-            "degree", all of the target's edges, as in the authors' runs; or "symmetric", the root of the product of
-            both ends' degrees.
+            "degree", all of the target's edges, as in the authors' runs; "symmetric", the root of the product of
+            both ends' degrees; or "none", by nothing.
         input_dropout: on the neighbour, dr_i in the paper.
         relation_dropout: on the relation's matrix, or on the projected relation of a CP core, dr_h1.
         message_dropout: on the message, dr_h2.

@@ -64,10 +64,10 @@ class Neighbourhoods:
                 f"ranks.fanout has {len(fanout)} numbers, one for each layer was expected, and encoder {name} has "
                 f"{layers}"
             )
-        if encoder.normalize == "symmetric":
+        if encoder.normalize not in ("relation", "degree"):
             raise SettingsError(
-                f"ranks.fanout: encoder {name} divides by the degree of a message's source, which its target's owner "
-                "does not know; choose encoder.normalize=relation or degree"
+                f"ranks.fanout: encoder {name} does not divide by what a target's owner knows, the number of its "
+                "messages; choose encoder.normalize=relation or degree"
             )
         if any(phase.messages not in (None, 0.0, 1.0) for phase in settings.phase):
             raise SettingsError("ranks.fanout: says how many messages there are; phase.messages is 0, or left out")

@@ -48,9 +48,11 @@ class Around:
         relations = ids[np.lexsort((-graph.counts[ids], fit))][:limit].tolist()
         words = text.replace("?", " ? ").split()
         questions = self._questions([word for word in words if word != "?"], words[:1] == ["?"], limit)
+        found = self.search(text.replace("?", " ").strip(), limit)
         return schemas.Completions(
             run=graph.stamp,
-            entities=self.search(text.replace("?", " ").strip(), limit).entities,
+            near=found.near,
+            entities=found.entities,
             relations=[graph.relation(number) for number in relations],
             questions=questions,
         )

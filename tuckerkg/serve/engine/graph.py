@@ -199,8 +199,9 @@ class GraphView:
         return rows
 
     def by_relation(self, number: int) -> np.ndarray:
-        """Rows with an entity, relation by relation."""
-        rows = np.unique(self.rows_of(number))
+        """Rows with an entity, relation by relation, those with it as head first; a loop stands once."""
+        rows = self.rows_of(number)
+        rows = rows[np.sort(np.unique(rows, return_index=True)[1])]
         ordered: np.ndarray = rows[np.argsort(self.triples[rows, 1], kind="stable")]
         return ordered
 

@@ -66,7 +66,8 @@ class Listing:
         graph = self.graph
         relation = None if filters.relation is None else graph.relations.id_of(filters.relation)
         entity = None if filters.entity is None else graph.run.entities.labels[graph.entities.id_of(filters.entity)]
-        search = self.engine.search(relation)
+        label = None if relation is None else graph.run.relations.labels[relation]
+        search = self._search(relation)
         state, failure = _begun(search)
         threshold = self.engine.page.about.threshold if filters.at_least is None else filters.at_least
         self.engine.reviewed.now()
@@ -75,6 +76,7 @@ class Listing:
             for fact in search.found or []
             if fact.probability >= threshold
             and entity in (None, fact.head_label, fact.tail_label)
+            and label in (None, fact.relation_label)
             and self._is_of_type(fact, filters.type)
             and self._is_wanted(fact, filters.decided)
         ]
@@ -91,6 +93,7 @@ class Listing:
             reason=failure,
             done=done,
             total=total,
+            seconds_left=search.seconds_left,
             asked=search.asked,
             questions=search.questions,
             chosen=search.chosen,
@@ -99,6 +102,13 @@ class Listing:
             total_answers=len(chosen),
             next=next_offset(offset, len(page), len(chosen)),
         )
+
+    def _search(self, relation: int | None) -> MissingSearch:
+        """The search that holds the facts of a relation: the one over the whole graph, if it kept all that it found."""
+        whole = self.engine.search()
+        if relation is None or (whole.found is not None and len(whole.found) < whole.kept):
+            return whole
+        return self.engine.search(relation)
 
     def _is_of_type(self, fact: Prediction, kind: str | None) -> bool:
         if kind is None:
@@ -147,6 +157,7 @@ class Listing:
             reason=failure,
             done=done,
             total=total,
+            seconds_left=search.seconds_left,
             hidden=hidden,
             said=self._said(found),
             answers=page,

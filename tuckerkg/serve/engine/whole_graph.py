@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import suppress
 from functools import cached_property
 from types import TracebackType
@@ -97,6 +98,7 @@ class MissingSearch:
         self.failure: str | None = None
         self.progress = (0, 0)
         self.questions = self.asked = 0
+        self._since = 0.0
         self.chosen: Chosen = "all"
         self._starting, self._closing = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -107,6 +109,12 @@ class MissingSearch:
             if self._thread is None or (self.found is None and not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long this pass still takes, at the pace so far; None where nobody knows."""
+        (done, total), now = self.progress, time.monotonic()
+        return (now - self._since) / done * (total - done) if done and self.found is None else None
 
     def take_failure(self) -> str | None:
         """Why it has failed, said once; the next ``start`` begins again."""
@@ -130,6 +138,7 @@ class MissingSearch:
             self.failure = words.get(type(error), "something went wrong here; the log has it")  # no places of files
 
     def _search(self) -> None:
+        self._since = time.monotonic()
         predictor = self._predictor
         questions = predictor.missing_questions()
         if self.relation is not None:

@@ -172,7 +172,7 @@ class Jobs:
             elif kind == "started":
                 job.done, job.total = 0, event["total"]
             elif kind == "log":
-                event["text"] = self._without_places(str(event["text"]))
+                event["text"] = job.message = self._without_places(str(event["text"]))
             self.store.write(job)
             self.store.tell(job, event)
 

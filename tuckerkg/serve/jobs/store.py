@@ -41,6 +41,7 @@ class Job:
     done: int = 0
     total: int = 0
     seconds_left: float | None = None
+    message: str | None = None
     problem: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
     curve: list[list[float]] = field(default_factory=list)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.evaluation.metrics import Evaluation
-from tuckerkg.training.callbacks import Callback, State
+from tuckerkg.training.callbacks import Callback, Judgement, State
 
 EVERY = 0.5  # seconds between two lines about steps
 
@@ -46,9 +45,9 @@ class Told(Callback):
             left = (now - self._since) / max(step, 1) * max(self._total - step, 0)
             say(event="step", done=step, total=self._total, loss=loss, seconds_left=left)
 
-    def validated(self, epoch: float, evaluation: Evaluation, is_best: bool) -> None:
+    def validated(self, epoch: float, evaluation: Judgement, is_best: bool) -> None:
         """A point of the curve."""
-        say(event="validated", epoch=epoch, mrr=evaluation.mrr, best=is_best)
+        say(event="validated", epoch=epoch, mrr=evaluation.headline, best=is_best)
 
     def log(self, text: str) -> None:
         """What is decided and why."""
@@ -64,6 +63,7 @@ def inspect(file: Path, minutes: float) -> None:
     dataset = load(str(file))
     report = inspect_dataset(dataset).as_dict()
     report["name"] = file.name
+    report["files"] = [line.replace(str(file), file.name) for line in report["files"]]  # not where it lies here
     plan = make_plan(dataset, minutes=minutes)
     say(event="result", report=report, estimate_minutes=plan.seconds / 60.0)
 

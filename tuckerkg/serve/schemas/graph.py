@@ -106,6 +106,7 @@ class Completions(OfRun):
     entities: list[Entity]
     relations: list[Relation]
     questions: list[WholeQuestion]
+    near: bool = False
 
 
 class FactGroup(BaseModel):

@@ -139,6 +139,7 @@ class Missing(Weighed):
     reason: str | None = None
     done: int
     total: int
+    seconds_left: float | None = None
     asked: int
     questions: int
     chosen: Literal["all", "promising", "random"]
@@ -172,6 +173,7 @@ class Proof(OfRun):
     reason: str | None = None
     done: int
     total: int
+    seconds_left: float | None = None
     hidden: int
     said: list[FirstAnswers]
     answers: list[ProvenFact]

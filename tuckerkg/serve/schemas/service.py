@@ -194,6 +194,7 @@ class Job(BaseModel):
     done: int
     total: int
     seconds_left: float | None
+    message: str | None = None
     started: str
     problem: Problem | None
     result: dict[str, Any] | None

@@ -1,0 +1,1 @@
+"""Nodes and whole graphs put into classes, by the encoders that complete graphs."""

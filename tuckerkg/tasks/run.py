@@ -1,0 +1,228 @@
+"""A trained committee, ready to be evaluated and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tuckerkg.config.settings import Settings, settings_of_run
+from tuckerkg.data.labels import Labels
+from tuckerkg.errors import TuckerkgError, printable
+from tuckerkg.nn.model import device_to_answer
+from tuckerkg.storage.checkpoints import Which
+from tuckerkg.storage.run_folder import RunFolder
+from tuckerkg.storage.weights import restore_weights
+from tuckerkg.tasks.explaining import ClassExplanation, explain_item
+from tuckerkg.tasks.figures import Judgement, judge
+from tuckerkg.tasks.model import Committee, message_graph
+from tuckerkg.tasks.probabilities import ClassProbabilities, fit_probabilities, unseen_scores
+from tuckerkg.tasks.task import TEST, TRAIN, Task, read_task, stratified_folds
+from tuckerkg.tasks.training import FOLD_SEED
+
+if TYPE_CHECKING:
+    import polars as pl
+
+UNSURE = "unsure"
+KINDS = ("nodes", "graphs")
+
+
+@dataclass(frozen=True)
+class ClassPrediction:
+    """The class of one item: what is told, "unsure" where nothing is probable enough, and every class's probability."""
+
+    item: str
+    item_label: str
+    told: str
+    best: str
+    probability: float
+    probabilities: dict[str, float]
+    known: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
+
+class ClassPredictions(list[ClassPrediction]):
+    """In the order in which they were asked for."""
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per item, with a column for the probability of each class."""
+        import polars as pl  # noqa: PLC0415  (half a second that --help need not wait for)
+
+        rows = []
+        for each in self:
+            named = {f"p({name})": value for name, value in each.probabilities.items()}
+            known = {"known": each.known or ""}
+            rows.append({"item": each.item, "item_label": each.item_label, "class": each.told,
+                         "probability": each.probability, **known, **named})  # fmt: skip
+        return pl.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return str(self.to_frame()._repr_html_())
+
+
+@dataclass(frozen=True)
+class ClassEvaluation:
+    """How held-out labels were judged: all of them, and those that were answered at all."""
+
+    judgement: Judgement
+    answered: float
+    accuracy_answered: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **self.judgement.as_dict(), "answered": self.answered, "accuracy_answered": self.accuracy_answered,
+        }  # fmt: skip
+
+
+class ClassRun:
+    """A run folder of kind "nodes" or "graphs" with its best weights.
+
+    Args:
+        folder: the run on disk.
+        checkpoint: whose weights to use: "best", "newest" or a step.
+    """
+
+    def __init__(self, folder: RunFolder, checkpoint: Which = "best") -> None:
+        self.folder = folder
+        self.settings: Settings = settings_of_run(folder)
+        if self.settings.kind not in KINDS:
+            raise TuckerkgError(f"{folder.path}: completes a graph (kind={self.settings.kind}) and tells no classes")
+        self.task: Task = read_task(folder)
+        saved = folder.checkpoints.weights(checkpoint)
+        self.step = saved.step
+        self.state = saved.state
+        self.model = Committee(self.task, self.settings)
+        restore_weights(self.model, saved.weights)
+        self.model.to(device_to_answer(self.settings.train.device)).eval()
+        self.nodes = Labels("node", folder.entities(), folder.entity_titles())
+        self.relations = Labels("relation", folder.relations(), folder.relation_titles())
+        graphs = self.task.kind == "graphs"
+        self.items = Labels("graph", list(self.task.graphs), {}) if graphs else self.nodes
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """Scores of all items by every member, ``[K, items, C]``."""
+        device = next(self.model.parameters()).device
+        with torch.no_grad():
+            found: Tensor = self.model(message_graph(self.task, self.model).to(device)).cpu()
+        return found
+
+    @cached_property
+    def fitted(self) -> ClassProbabilities:
+        """Temperature and threshold, fitted on the labels to train on, each judged by a member that did not see it."""
+        if len(self.scores) == 1:  # nobody did not see them
+            return ClassProbabilities(1.0, 0.0, 1.0, float("nan"))
+        return fit_probabilities(*self._unseen())
+
+    def _unseen(self) -> tuple[Tensor, Tensor]:
+        items, label = self.task.of_part(TRAIN)
+        fold = stratified_folds(label, len(self.scores), FOLD_SEED)
+        return unseen_scores(self.scores[:, items], fold), label
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """Probabilities of all items, ``[items, C]``."""
+        return self.fitted.of(self.scores)
+
+    def predict(self, items: Sequence[str] | None = None) -> ClassPredictions:
+        """Classes of items by name or label; None: of all graphs, or of all nodes that are like the labelled ones.
+
+        Raises:
+            UnknownNameError: there is no such item.
+        """
+        ids = self._asked() if items is None else [self.items.id_of(name) for name in items]
+        known = dict(zip(self.task.labelled.tolist(), self.task.label.tolist(), strict=True))
+        return ClassPredictions(self._prediction(item, known.get(item)) for item in ids)
+
+    def _asked(self) -> list[int]:
+        """All items that classes make sense for: nodes that have a relation most labelled ones have, in its place."""
+        if self.task.kind == "graphs":
+            return list(range(self.task.num_items))
+        labelled = set(self.task.labelled.tolist())
+        triples = self.task.triples
+        best: set[int] = labelled
+        most = 0.0
+        for column in (0, 2):
+            for relation in range(self.task.num_relations):
+                there = set(triples[triples[:, 1] == relation, column].tolist())
+                covered = len(there & labelled) / len(labelled)
+                if covered > 0.9 and covered / len(there) > most:  # the narrowest that most labelled nodes are in
+                    best, most = there | labelled, covered / len(there)
+        return sorted(best)
+
+    def _prediction(self, item: int, known: int | None) -> ClassPrediction:
+        shares = self.probabilities[item].tolist()
+        classes = self.task.classes
+        place = max(range(len(shares)), key=shares.__getitem__)
+        told = classes[place] if shares[place] >= self.fitted.threshold else UNSURE
+        return ClassPrediction(
+            item=self.items.shown(item),
+            item_label=self.items.labels[item],
+            told=told,
+            best=classes[place],
+            probability=shares[place],
+            probabilities=dict(zip(classes, shares, strict=True)),
+            known=None if known is None else classes[known],
+        )
+
+    def evaluate(self, part: str = "test") -> ClassEvaluation:
+        """Judge held-out labels; ``part`` "valid": the labels to train on, each by a member that did not see it.
+
+        Raises:
+            TuckerkgError: there are none.
+        """
+        if part == "valid" and len(self.scores) > 1:
+            scores, label = self._unseen()
+            return _evaluation(self.fitted.of(scores[None]), label, self.task.classes, self.fitted.threshold)
+        items, label = self.task.of_part(TEST)
+        if part != "test" or not len(items):
+            raise TuckerkgError(f"{self.path}: has no labels to judge as '{printable(part)}'; expected test or valid")
+        return _evaluation(self.probabilities[items], label, self.task.classes, self.fitted.threshold)
+
+    def explain(self, item: str, count: int = 5) -> ClassExplanation:
+        """The facts that carried an item's most probable class, the strongest first.
+
+        Raises:
+            UnknownNameError: there is no such item.
+        """
+        number = self.items.id_of(item)
+        place = int(self.probabilities[number].argmax())
+        found = explain_item(self.task, self.model, self.fitted, number, place, count)
+        return ClassExplanation.of(self.items.shown(number), self.task.classes[place], found, self._fact)
+
+    def _fact(self, row: int) -> str:
+        head, relation, tail = self.task.triples[row].tolist()
+        return f"{self.nodes.shown(head)} {self.relations.shown(relation)} {self.nodes.shown(tail)}"
+
+
+def _evaluation(probabilities: Tensor, label: Tensor, classes: tuple[str, ...], threshold: float) -> ClassEvaluation:
+    said, told = probabilities.max(1)
+    answered = said >= threshold
+    right = (told == label) & answered
+    share = float(right.sum() / answered.sum()) if answered.any() else float("nan")
+    return ClassEvaluation(judge(probabilities, label, classes), float(answered.double().mean()), share)
+
+
+def load_class_run(path: str | Path, checkpoint: Which = "best") -> ClassRun:
+    """Open a run folder that ``classify`` wrote, with its best weights.
+
+    Raises:
+        RunFolderError: it is not a run folder, or is damaged.
+        TuckerkgError: it is of another kind.
+    """
+    return ClassRun(RunFolder.open(Path(path)), checkpoint)
