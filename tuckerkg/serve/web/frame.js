@@ -1,5 +1,5 @@
 // The frame around every view: pages, the switch between runs, the footer.
-import { address, home, reviewAt, runAsked } from "./addresses.js";
+import { address, home, reviewAt } from "./addresses.js";
 import { link, make, shown } from "./dom.js";
 import { showKeys } from "./keys.js";
 import { get } from "./service.js";
@@ -26,13 +26,24 @@ function runSwitch() {
   return [make("select", { "aria-label": "Run", onchange: (event) => { location.hash = address([""], { run: event.target.value || null }); } }, ...options)];
 }
 
-export async function showFooter() {
-  bus.addEventListener("runs", () => showHeader());
+export function startFrame() {
+  bus.addEventListener("runs", () => {
+    showHeader();
+    showFooter();
+  });
+  showFooter();
+}
+
+let told = null;
+
+async function showFooter() {
   const words = [make("a", { href: "/api" }, "API"), make("button", { type: "button", class: "link", onclick: showKeys }, "Keys")];
   const place = document.getElementById("foot");
-  place.replaceChildren(make("span", {}, "tuckerkg"), ...words);
+  place.replaceChildren(make("span", {}, told ?? "tuckerkg"), ...words);
+  if (told || !session.runs.length) return;
   try {
-    const about = await get("/run", runAsked() ? {} : {});
-    place.replaceChildren(make("span", {}, `tuckerkg ${shown(about.package_version)} · ${shown(about.licence)}`), ...words);
+    const about = await get("/run");
+    told = `tuckerkg ${shown(about.package_version)} · ${shown(about.licence)}`;
+    place.replaceChildren(make("span", {}, told), ...words);
   } catch { /* the view says what is wrong */ }
 }
