@@ -28,7 +28,7 @@ SECONDS = 20.0  # that the mean neighbour asks
 HEAVY_CONNECTIONS = 4  # of the mean neighbour
 NOT_READING = 20  # clients
 UNREAD_SECONDS = 40.0  # after which all of them must be cut off
-SWITCHES = 6
+SWITCHES = 4
 LOAD_CLIENTS = 16
 
 

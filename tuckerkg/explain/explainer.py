@@ -148,10 +148,6 @@ class Explainer:
             found = self.scorer.strongest_paths(head, relation, tail, count)
             if found:
                 return carrying_paths(self.train_tails, found, relation)
-        return self.supporting_paths(head, relation, tail, count)
-
-    def supporting_paths(self, head: int, relation: int, tail: int, count: int) -> list[Path]:
-        """The paths whose kind leads most often to the relation, whatever the scorer did; see ``paths.py``."""
         return supporting_paths(self.train_tails, head, relation, tail, count)
 
 

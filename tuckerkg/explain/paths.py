@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ LONGEST = 3  # relations on a path
 MIDDLES = 400  # neighbours that a path of three may leave or reach by; those with the fewest neighbours come first
 KINDS = 200  # kinds of path that are weighed
 WALKS = 2_000  # random paths of a kind that are examined
+WeighFunction = Callable[[KnownTails, tuple[int, ...], int], tuple[float, int]]
 DOUBT = 10  # as many walks that fail are added to a kind's own before it is put into the order
 
 
@@ -41,17 +43,31 @@ def carrying_paths(answers: KnownTails, found: list[WeighedPath], relation: int)
     ]
 
 
-def supporting_paths(answers: KnownTails, head: int, relation: int, tail: int, count: int = 5) -> list[Path]:
+def supporting_paths(
+    answers: KnownTails,
+    head: int,
+    relation: int,
+    tail: int,
+    count: int = 5,
+    *,
+    kinds: int = KINDS,
+    weigh: WeighFunction | None = None,
+) -> list[Path]:
     """The paths from head to tail whose kind leads most often to ``relation``; one of a kind, without that fact itself.
 
-    ``answers`` are those of the training triples and their inverses.
+    Args:
+        answers: those of the training triples and their inverses.
+        count: how many paths.
+        kinds: how many kinds are weighed, those of short paths first.
+        weigh: gives the confidence and the walks of a kind, as ``path_confidence`` does, from what is known of it.
     """
+    of_kind = weigh or path_confidence
     found: dict[tuple[int, ...], tuple[int, ...]] = {}
     for entity_ids, relation_ids in _paths(answers, head, tail):
-        if relation_ids == (relation,) or len(found) == KINDS:
+        if relation_ids == (relation,) or len(found) == kinds:
             continue
         found.setdefault(relation_ids, entity_ids)
-    weighed = [Path(entity_ids, kind, *path_confidence(answers, kind, relation)) for kind, entity_ids in found.items()]
+    weighed = [Path(entity_ids, kind, *of_kind(answers, kind, relation)) for kind, entity_ids in found.items()]
     weighed.sort(key=lambda path: (-path.confidence * path.walks / (path.walks + DOUBT), len(path.relation_ids)))
     return weighed[:count]
 

@@ -30,7 +30,7 @@ class Limits:
         waiting: large requests of one client that may wait.
         large_at_once: large requests that are under way, in turns.
         answers: of one request, over all of its questions.
-        held_bytes: of answers that clients have not read yet, for one client; for all of them four times as many.
+        held_bytes: of answers that clients have not read yet, for one client; for all of them three times as many.
         jobs: of one client that may wait or work.
         train_minutes: of one training.
     """
@@ -50,7 +50,7 @@ class Limits:
     waiting: int = 16
     large_at_once: int = 4
     answers: int = 20_000
-    held_bytes: int = 16 << 20
+    held_bytes: int = 12 << 20
     jobs: int = 4
     train_minutes: float = 60.0
 

@@ -19,7 +19,7 @@ from tuckerkg.serve.jobs.runner import Jobs
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.problems import Refused
 from tuckerkg.serve.queue.budgets import Budgets
-from tuckerkg.serve.queue.held import Held
+from tuckerkg.serve.queue.held import Held, give_memory_back
 from tuckerkg.serve.queue.scheduler import Scheduler
 from tuckerkg.serve.schemas import service as schemas
 from tuckerkg.serve.told import Told
@@ -120,7 +120,7 @@ class Service:
         self.default = sources[0].name if sources else ""
         self.draining = False  # the service ends
         self.budgets = Budgets(self.limits)
-        self.held = Held(self.limits.held_bytes, self.metrics.held)
+        self.held = Held(self.limits.held_bytes, self.metrics.held, give_memory_back)
         self.scheduler = Scheduler(self.limits, self.metrics)
         self._own = None if shared is not None else tempfile.TemporaryDirectory(prefix="tuckerkg-serve-")
         self.shared = shared or Path(self._own.name if self._own is not None else "")

@@ -6,14 +6,16 @@ from collections import OrderedDict
 from threading import Lock
 
 from tuckerkg.explain.explainer import Standing
-from tuckerkg.explain.paths import Path
+from tuckerkg.explain.paths import Path, path_confidence, supporting_paths
+from tuckerkg.graph.known_tails import KnownTails
 from tuckerkg.serve.engine.links import Links
 from tuckerkg.serve.engine.slices import Pause, least_seconds, no_pause
 from tuckerkg.serve.schemas import links as schemas
 from tuckerkg.serve.schemas.asked import Asked, AskedWhy
 from tuckerkg.serve.schemas.graph import Answer, JudgedFact
 
-KEPT_REASONS = 10_000
+KEPT_REASONS, KEPT_KINDS = 10_000, 100_000
+REASON_KINDS = 20  # kinds of path that are weighed for a reason in one line
 
 
 class Explaining:
@@ -24,6 +26,7 @@ class Explaining:
         self.explainer = self.run.explainer
         self._one_at_a_time = Lock()
         self.edge_seconds = self._measured()
+        self._kinds: dict[tuple[tuple[int, ...], int], tuple[float, int]] = {}
         self._reasons: OrderedDict[tuple[int, int, int], str | None] = OrderedDict()
 
     def _measured(self) -> float:
@@ -106,7 +109,12 @@ class Explaining:
         """What speaks for a fact in one line: the best path from head to tail; None where there is none."""
         if fact in self._reasons:
             return self._reasons[fact]
-        paths = [path for path in self.explainer.supporting_paths(*fact, 1) if _is_simple(path)]
+        answers = self.explainer.train_tails
+        paths = [
+            path
+            for path in supporting_paths(answers, *fact, 1, kinds=REASON_KINDS, weigh=self._weigh)
+            if _is_simple(path)
+        ]
         found = None
         if paths:
             path = self._path(paths[0])
@@ -117,6 +125,15 @@ class Explaining:
         self._reasons[fact] = found
         while len(self._reasons) > KEPT_REASONS:
             self._reasons.popitem(last=False)
+        return found
+
+    def _weigh(self, answers: KnownTails, kind: tuple[int, ...], relation: int) -> tuple[float, int]:
+        """How often a kind of path leads to a relation, kept: many facts have paths of one kind."""
+        found = self._kinds.get((kind, relation))
+        if found is None:
+            if len(self._kinds) > KEPT_KINDS:
+                self._kinds.clear()
+            found = self._kinds[kind, relation] = path_confidence(answers, kind, relation)
         return found
 
 

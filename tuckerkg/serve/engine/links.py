@@ -17,7 +17,7 @@ from tuckerkg.serve.schemas.asked import Asked, Triple
 Row = dict[str, Any]
 ChoiceOf = Callable[[tuple[str, str, str]], str | None]
 MEASURED = 64  # questions that tell what one costs,
-ENOUGH = 0.1  # or fewer where they take so many seconds
+ENOUGH = 0.3  # or fewer where they take so many seconds
 
 
 class Links:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FIRST = (20, 100, 500, 2_000)  # of the hidden facts
 BINS = 10
+MOST_REASONS = 50  # of one page
 MOST_CHANGES = 1_000  # facts that a version added and that are shown
 CHANGED = 100  # answers whose probability before is asked
 Decided = Literal["no", "yes", "any"]
@@ -82,7 +83,7 @@ class Listing:
         ]
         page = [self.answer(fact) for fact in chosen[offset : offset + limit]]
         if reasons:
-            for place, answer in enumerate(page):
+            for place, answer in enumerate(page[:MOST_REASONS]):
                 pause()
                 page[place] = answer.model_copy(update={"reason": self.engine.explaining.reason(self.ids(answer))})
         done, total = search.progress

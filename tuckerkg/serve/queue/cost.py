@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuckerkg.serve.engine.engine import Engine
+from tuckerkg.serve.engine.listing import MOST_REASONS
 from tuckerkg.serve.schemas.asked import Asked
 
 GRADIENT_EDGES = 4  # a gradient takes as long as so many edges
 PATH_SECONDS = 0.1  # to look for paths
-REASON_SECONDS = 0.05
+REASON_SECONDS = 0.1
 
 
 def of_question(engine: Engine, asked: Asked) -> float:
@@ -34,4 +35,4 @@ def of_explanation(engine: Engine, k: int) -> float:
 
 def of_reasons(count: int) -> float:
     """Reasons in one line."""
-    return count * REASON_SECONDS
+    return min(count, MOST_REASONS) * REASON_SECONDS

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
 from prometheus_client import Gauge
 
-ALL = 4  # times as many bytes for all clients as for one
+ALL = 3  # times as many bytes for all clients as for one
 
 
 class Held:
@@ -13,17 +18,18 @@ class Held:
     Args:
         most: bytes for one client.
         gauge: shows how many are held in all.
+        trim: called when none are held any more.
     """
 
-    def __init__(self, most: int, gauge: Gauge) -> None:
-        self.most, self.gauge = most, gauge
+    def __init__(self, most: int, gauge: Gauge, trim: Callable[[], None] = lambda: None) -> None:
+        self.most, self.gauge, self.trim = most, gauge, trim
         self.total = 0
         self._of: dict[str, int] = {}
 
     def take(self, client: str, size: int) -> bool:
-        """Hold so many bytes more, if there is room; the first answer of a client has some in any case."""
+        """Hold so many bytes more, if there is room; one answer has some in any case."""
         mine = self._of.get(client, 0)
-        if mine and (mine + size > self.most or self.total + size > ALL * self.most):
+        if (mine and mine + size > self.most) or (self.total and self.total + size > ALL * self.most):
             return False
         self.take_more(client, size)
         return True
@@ -39,3 +45,15 @@ class Held:
     def give_back(self, client: str, size: int) -> None:
         """They are read, or nobody will."""
         self.take_more(client, -size)
+        if not self.total:
+            self.trim()
+
+
+def give_memory_back() -> None:
+    """Have the allocator give free memory back to the system, in a thread; glibc keeps that of large answers."""
+
+    def trim() -> None:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+    threading.Thread(target=trim, daemon=True).start()

@@ -75,11 +75,12 @@ async def predict_batch(request: Request, engine: AnEngine, asked: AskedBatch) -
                 for row in each
             ]
             return give(_rows(request, kind, rows))
-        parts = [
-            _problem(each, engine) if isinstance(each, NoSuchName) else b'{"answers":' + _encoded(each) + b"}"
-            for each in found
-        ]
-        body = _stamp(engine) + b',"results":[' + b",".join(parts) + b"]}"
+        parts = [_stamp(engine), b',"results":[']
+        for place, each in enumerate(found):
+            parts.append(b"," if place else b"")
+            named = isinstance(each, NoSuchName)
+            parts += [_problem(each, engine)] if named else [b'{"answers":', _encoded(each), b"}"]
+        body = b"".join([*parts, b"]}"])
         del found, parts
         return give(formats.respond(request, body, headers=limit_headers(request)))
 
