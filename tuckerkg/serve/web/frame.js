@@ -3,7 +3,7 @@ import { address, home, reviewAt } from "./addresses.js";
 import { link, make, shown } from "./dom.js";
 import { showKeys } from "./keys.js";
 import { get } from "./service.js";
-import { bus, presentRun, session } from "./session.js";
+import { bus, presentRun, session, titleOf } from "./session.js";
 
 const PAGES = [["", "Start"], ["review", "Review"], ["relations", "Relations"], ["runs", "Runs"], ["model", "Model"]];
 let page = "";
@@ -19,7 +19,7 @@ export function showHeader(of = page) {
 function runSwitch() {
   const now = presentRun();
   if (!now) return [];
-  const title = (run) => `${shown(run.title || run.name, 30)}${run.version === null ? "" : ` · v${run.version}`}`;
+  const title = (run) => `${shown(titleOf(run), 40)}${run.version === null ? "" : ` · v${run.version}`}`;
   if (session.runs.length === 1) return [link(title(now), address(["runs"]), { class: "one-run", title: `Run ${shown(now.name)}, version ${now.version}` })];
   const options = session.runs.map((run) => make("option", { value: run.default ? "" : run.name, selected: run === now },
     run.state === "ready" ? title(run) : `${shown(run.name, 30)} (${run.state})`));

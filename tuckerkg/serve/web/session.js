@@ -24,6 +24,12 @@ export function presentRun() {
   return session.runs.find((run) => (name ? run.name === name : run.default)) ?? session.runs[0] ?? null;
 }
 
+// A run's title, with its name where another run has the same title.
+export function titleOf(run) {
+  const title = run.title || run.name;
+  return session.runs.some((other) => other !== run && (other.title || other.name) === title) ? `${title} (${run.name})` : title;
+}
+
 export const decider = () => session.who ?? localStorage.getItem(NAME);
 
 export function rename(name) {

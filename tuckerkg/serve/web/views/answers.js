@@ -65,8 +65,9 @@ async function fitting(label, relation, place, signal) {
   const [asked, about] = await Promise.all([recall("GET", "/suggestions", { entity: label }, signal), recall("GET", "/relation", { relation }, signal)]);
   const found = about.relation;
   const fits = asked.suggestions.some((each) => each.relation_label === found.label && each.place === place);
+  const such = [...new Set(about.examples.map((fact) => (place === "head" ? fact.head : fact.tail)))].slice(0, 3);
   return {
-    entity: asked.entity, relation: found, fits, asked: asked.suggestions,
+    such, entity: asked.entity, relation: found, fits, asked: asked.suggestions,
     own: place === "head" ? about.heads_type : about.tails_type, other: place === "head" ? about.tails_type : about.heads_type,
   };
 }
@@ -76,8 +77,9 @@ const article = (word) => (/^[aeiou]/i.test(word) ? "an" : "a");
 function noSense(fit, place) {
   const { entity, relation, own } = fit;
   const named = own && own.length < 40 && !own.includes(":");
-  const first = named ? `${shown(entity.title, 60)} is no ${shown(own)}.` : `${shown(entity.title, 60)} is of another type than what stands there.`;
-  const where = place === "head" ? `begins with ${named ? `${article(own)} ${shown(own)}` : "an entity of another type"}` : `leads to ${named ? `${article(own)} ${shown(own)}` : "an entity of another type"}`;
+  const first = named ? `${shown(entity.title, 60)} is no ${shown(own)}.` : `${shown(entity.title, 60)} is nothing that stands there.`;
+  const kind = named ? `${article(own)} ${shown(own)}` : `entities such as ${fit.such.map((each) => shown(each, 40)).join(", ")}`;
+  const where = `${place === "head" ? "begins with" : "leads to"} ${kind}`;
   const others = fit.asked.slice(0, 8);
   return make("div", { class: "empty" },
     make("p", { class: "lead" }, first),
