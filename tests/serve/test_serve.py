@@ -146,7 +146,7 @@ def test_s8_b69_hostile_labels_go_out_as_json_text(client, service):
     [
         ("/", "text/html; charset=utf-8"),
         ("/static/app.js", "text/javascript; charset=utf-8"),
-        ("/static/style.css", "text/css; charset=utf-8"),
+        ("/static/styles/base.css", "text/css; charset=utf-8"),
         ("/static/icon.svg", "image/svg+xml"),
     ],
 )

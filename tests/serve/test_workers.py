@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from services import Service, running
 
+import tuckerkg
 from tuckerkg.serve.client import Client
 
 QUESTION = {"head": "e000", "relation": "plus1"}
@@ -94,6 +95,29 @@ def test_a_worker_that_dies_is_started_again_while_the_other_answers(two):
             assert two.ask("GET", "/ready")[0] == 200
         wait_for(lambda old=workers: len(set(children(two.process.pid)) - set(old)) == 1)
         wait_for(lambda: metric(two, "tuckerkg_workers") == 2)
+
+
+def test_a_new_version_and_jobs_are_seen_by_both(two):
+    place = folder_of(two)
+    tuckerkg.load(place).add([("e000", "plus1", "e009")])
+
+    def versions() -> set[int]:
+        return {json.loads(two.ask("GET", "/api/v1/run")[1])["run"]["version"] for _ in range(12)}
+
+    wait_for(lambda: versions() == {2})
+    for _ in range(4):  # each worker may be the one that answers
+        assert versions() == {2}
+    status, said = two.post("/api/v1/jobs", {"kind": "missing"})
+    assert status == 202
+    number = said["job"]["id"]
+    seen = [two.ask("GET", f"/api/v1/jobs/{number}")[0] for _ in range(12)]
+    assert set(seen) == {200}
+
+
+def folder_of(found: Service) -> Path:
+    """The run folder that a service was started with."""
+    words = Path(f"/proc/{found.process.pid}/cmdline").read_bytes().split(b"\0")
+    return Path(words[words.index(b"serve") + 1].decode())
 
 
 def test_they_share_one_mapped_table(two):

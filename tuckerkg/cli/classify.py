@@ -137,11 +137,7 @@ def classify(
 
 def show_evaluation(run: ClassRun, as_json: bool) -> None:
     """Print how labels that members did not see were judged, and those that were held out."""
-    from tuckerkg.tasks.task import TEST
-
-    parts = ["valid"] if len(run.scores) > 1 else []
-    parts += ["test"] if bool((run.task.part == TEST).any()) else []
-    found = {part: run.evaluate(part) for part in parts}
+    found = run.judged()
     if as_json:
         print(printable_json({"run": str(run.path), **{part: each.as_dict() for part, each in found.items()}}))
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuckerkg.cli.classify import is_class_run, load_class_run
 from tuckerkg.cli.options import (
     BaseRateOption,
     CheckpointOption,
@@ -116,6 +118,17 @@ def serve(
         return with_index(loaded, index)
 
     allowed = limits_of(limits, limit or [])
+    written = None if access_log is None else AccessLog(access_log)
+    if any(is_class_run(run) for run in runs):
+        if len(runs) > 1 or workers > 1:
+            raise TuckerkgError("a run of `classify` is served alone, by one process: give it without other runs")
+        class_door = server.Door(host, port, token, token_file, allow_training, tuple(allow_host or ()))
+        of_classes = load_class_run(runs[0], checkpoint)
+        say_ready = partial(say, f"ready: {class_door.address}api/v1/run")
+        served = server.serve_classes(
+            of_classes, class_door, on_ready=say_ready, limits=allowed, log=say, access_log=written
+        )
+        raise typer.Exit(served)
     sources = named_sources(runs, opened, follow=graph is None)
     door = server.Door(host, port, token, token_file, allow_training, tuple(allow_host or ()))
     shown = ", ".join(str(run) for run in runs)
@@ -123,7 +136,6 @@ def serve(
         door.access()  # a wrong file is refused once
         say(f"loading {shown}")
         raise typer.Exit(supervise(door, workers, sys.argv[1:], say))
-    written = None if access_log is None else AccessLog(access_log)
     if workers > 1:
         raise typer.Exit(work(sources, door, say, allowed, written))
     say(f"loading {shown}")

@@ -26,14 +26,15 @@ it for NBFNet."""
 class Studies:
     """What was measured beside the rows.
 
-    Blends by dataset, answers for entities that training never saw, how far probabilities hold, and whether
-    explanations name the edges that matter.
+    Blends by dataset, answers for entities that training never saw, how far probabilities hold, whether explanations
+    name the edges that matter, and classes of nodes and graphs.
     """
 
     blends: Mapping[str, JsonObject]
     unseen: Sequence[JsonObject]
     trust: Sequence[JsonObject] = ()
     explaining: JsonObject | None = None
+    classes: Sequence[JsonObject] = ()
 
     @classmethod
     def read(cls, results: Path) -> Studies:
@@ -46,6 +47,7 @@ class Studies:
             _json(unseen) if unseen.exists() else [],
             _json(trust_file(results)) if trust_file(results).exists() else (),
             _json(explaining) if explaining.exists() else None,
+            _json(classes) if (classes := folder / "classes.json").exists() else (),
         )
 
 

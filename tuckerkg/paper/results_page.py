@@ -10,6 +10,7 @@ from typing import Any
 
 from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper.claims import Outcomes, claims
+from tuckerkg.paper.classes_page import classes_section
 from tuckerkg.paper.markdown import as_table, number, short, signed, with_deviation
 from tuckerkg.paper.question_page import NOTHING_MEASURED, TITLES, Studies, headline_cells, section
 from tuckerkg.paper.reproduce import NOTHING, Outcome, budget, outcome
@@ -43,6 +44,7 @@ def page(
         "given to weights that no message has touched.",
         section(found, studies),
         *([trust_section(studies.trust)] if studies.trust else []),
+        *([classes_section(studies.classes)] if studies.classes else []),
         "## The paper's main table\n\n" + what_messages_bring(found) + "\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
         "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it is in front of TuckER here; in "

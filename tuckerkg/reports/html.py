@@ -21,7 +21,7 @@ from tuckerkg.reports.plots import plain, pyplot
 from tuckerkg.reports.run_report import RunReport, Unmeasured, report_of
 from tuckerkg.storage.sealed_folder import write_atomic
 from tuckerkg.tasks.run import ClassRun
-from tuckerkg.tasks.task import TEST, notes_of
+from tuckerkg.tasks.task import notes_of
 from tuckerkg.types import LogFunction, ignore
 
 ACCENT, OTHER = "#0b6e99", "#d1495b"
@@ -84,10 +84,8 @@ def write_report(found: RunReport, path: Path) -> None:
 
 def write_class_report(run: ClassRun, path: Path) -> None:
     """The page, or the card where ``path`` ends in .md, of a run that puts nodes or graphs into classes."""
-    parts = {"labels that members did not see": "valid"} if len(run.scores) > 1 else {}
-    if bool((run.task.part == TEST).any()):
-        parts["held-out labels"] = "test"
-    found = {name: run.evaluate(part) for name, part in parts.items()}
+    names = {"valid": "labels that members did not see", "test": "held-out labels"}
+    found = {names[part]: each for part, each in run.judged().items()}
     facts = {
         "target": run.task.target, "classes": ", ".join(run.task.classes), "encoder": run.settings.encoder.name,
         "items": f"{run.task.num_items:,} {run.task.kind}", "facts": f"{len(run.task.triples):,}",

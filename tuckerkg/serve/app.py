@@ -63,7 +63,7 @@ def make_app(
     for router in routers:
         app.include_router(router)
     _add_document(app, service)
-    _add_handlers(app)
+    add_handlers(app)
     app.state.service = service
     api = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     posted = [route for route in api if "POST" in (route.methods or ())]
@@ -145,7 +145,7 @@ def _inlined(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _add_handlers(app: FastAPI) -> None:
+def add_handlers(app: FastAPI) -> None:
     """Turn every exception of a route into a problem."""
 
     def told(request: Request, refused: Refused) -> Response:

@@ -26,7 +26,9 @@ from tuckerkg.serve.app import make_app
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import HEADERS, LOOPBACK, Guard
 from tuckerkg.serve.problems import Refused
+from tuckerkg.serve.routes.classes import class_app
 from tuckerkg.serve.state import SHARED, RunSource, Service
+from tuckerkg.tasks.run import ClassRun
 from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
@@ -97,7 +99,7 @@ class PatientProtocol(H11Protocol):
         if taken is not None:
             with suppress(OSError):
                 taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
-                # asyncio leaves it out for sockets without a protocol number; 40 ms between head and body are the price.
+                # asyncio leaves it out for sockets without a protocol number: 40 ms between head and body.
                 taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._start()
@@ -138,13 +140,15 @@ class PartingServer(uvicorn.Server):
     neither a delay nor a hook before that.
     """
 
-    def __init__(self, config: uvicorn.Config, guard: Guard, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, guard: Guard, service: Service | None) -> None:
         super().__init__(config)
         self.guard, self.service = guard, service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ask clients to close their connections for a moment, then shut down; called after the signal."""
-        self.guard.draining = self.service.draining = True
+        self.guard.draining = True
+        if self.service is not None:
+            self.service.draining = True
         if not self.force_exit:
             await asyncio.sleep(PARTING_SECONDS)
         await super().shutdown(sockets)
@@ -279,8 +283,38 @@ def serve(
         on_failure=end,
     )
     guard = make_app(service, hosts={*LOOPBACK, door.host, *door.names}, log=log, access_log=access_log)
+    server = PartingServer(config_of(guard, limits), guard, service)
+    server.run([listener])
+    return int(failed)
+
+
+def serve_classes(
+    run: ClassRun,
+    door: Door,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    log: LogFunction = ignore,
+    access_log: Callable[[dict[str, Any]], None] | None = None,
+) -> int:
+    """Serve a run of classes until a signal ends it; arguments and status as for ``serve``."""
+    access = door.access()
+    try:
+        listener = door.open()
+    except CannotListenError as error:
+        log(str(error))
+        return 1
+    hosts = {*LOOPBACK, door.host, *door.names}
+    guard = class_app(run, access, hosts=hosts, limits=limits, log=log, access_log=access_log)
+    on_ready()
+    PartingServer(config_of(guard, limits), guard, None).run([listener])
+    return 0
+
+
+def config_of(guard: Guard, limits: Limits) -> uvicorn.Config:
+    """How uvicorn runs an application behind its guard."""
     protocol = type("Protocol", (PatientProtocol,), {"write_seconds": limits.write_seconds})
-    config = uvicorn.Config(
+    return uvicorn.Config(
         cast("Any", guard),
         http=protocol,
         ws="none",
@@ -294,6 +328,3 @@ def serve(
         timeout_keep_alive=5,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = PartingServer(config, guard, service)
-    server.run([listener])
-    return int(failed)

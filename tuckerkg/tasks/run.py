@@ -194,6 +194,12 @@ class ClassRun:
             raise TuckerkgError(f"{self.path}: has no labels to judge as '{printable(part)}'; expected test or valid")
         return _evaluation(self.probabilities[items], label, self.task.classes, self.fitted.threshold)
 
+    def judged(self) -> dict[str, ClassEvaluation]:
+        """Evaluations by part: "valid" where members do not see all labels, "test" where some are held out."""
+        parts = ["valid"] if len(self.scores) > 1 else []
+        parts += ["test"] if bool((self.task.part == TEST).any()) else []
+        return {part: self.evaluate(part) for part in parts}
+
     def explain(self, item: str, count: int = 5) -> ClassExplanation:
         """The facts that carried an item's most probable class, the strongest first.
 
