@@ -64,8 +64,17 @@ export function pause(milliseconds, signal) {
 
 const bodied = (method, body, signal) => ({ method, signal, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
 
-export const get = async (path, query = {}, signal = undefined) => (await send(urlOf(path, query), { signal })).json();
-export const post = async (path, body, signal = undefined, query = {}) => (await send(urlOf(path, query), bodied("POST", body, signal))).json();
+// Every answer of a run names its version: whoever shows it hears of a new one.
+export const stamps = new EventTarget();
+
+async function read(answer) {
+  const body = await answer.json();
+  if (body.run?.version) stamps.dispatchEvent(new CustomEvent("stamp", { detail: body.run }));
+  return body;
+}
+
+export const get = async (path, query = {}, signal = undefined) => read(await send(urlOf(path, query), { signal }));
+export const post = async (path, body, signal = undefined, query = {}) => read(await send(urlOf(path, query), bodied("POST", body, signal)));
 export const remove = async (path) => (await send(urlOf(path), { method: "DELETE" })).json().catch(() => ({}));
 
 // The same question again is answered from memory until something changes in the run.
