@@ -1,7 +1,7 @@
 """Pictures of the page on a run: start, review, canvas, entity, answers, reasons, a phone. Needs Chromium.
 
 python -m scripts.take_screenshots runs/countries France borders docs/images
-python -m scripts.take_screenshots runs/fb15k-237 "Jeremy Irons" /award/ out --prefix fb15k-237- --only entity canvas
+python -m scripts.take_screenshots runs/fb15k-237 "Jeremy Irons" /award/ docs/images --prefix fb15k-237- --only steps
 """
 
 from __future__ import annotations
@@ -19,6 +19,15 @@ from benchmarks.load import start
 PHONE = {"width": 390, "height": 780}
 READY = "main:not([aria-busy]) h1"
 DRAWN = "() => !!document.querySelector('ul.relations li')"
+NODES = "document.querySelector('.canvas').canvas.nodes().length"
+NEXT = """(before) => {
+    const { canvas } = document.querySelector('.canvas');
+    const from = before === null ? canvas.nodes('.centre') : canvas.getElementById(before);
+    const near = from.neighborhood('node').filter((node) => !node.hasClass('open')
+        && node.neighborhood('node').length === 1 && node.data('entity').facts < 90);
+    const { x, y } = near.max((node) => node.data('entity').facts).ele.renderedPosition();
+    return { x, y, id: near.max((node) => node.data('entity').facts).ele.id() };
+}"""
 
 
 def shot(page: Page, path: Path, colours: int = 128) -> None:
@@ -58,6 +67,22 @@ def see_canvas(page: Page, address: str, name: str, relation: str) -> None:
     page.wait_for_function(DRAWN)
 
 
+def see_steps(page: Page, address: str, name: str, relation: str) -> None:
+    """Three steps outwards: two more entities are expanded, each a neighbour of the one before."""
+    see_canvas(page, address, name, relation)
+    box = page.locator(".canvas").bounding_box()
+    assert box is not None
+    at = None
+    for _ in range(2):
+        found = page.evaluate(NEXT, at)
+        at = found["id"]
+        before = page.evaluate(NODES)
+        page.mouse.dblclick(box["x"] + found["x"], box["y"] + found["y"])
+        page.wait_for_function(f"(before) => ({NODES}) > before", arg=before)
+        page.wait_for_timeout(900)
+    page.get_by_role("button", name="Show everything").click()
+
+
 def see_answers(page: Page, address: str, name: str, relation: str) -> None:
     find(page, address, name)
     page.wait_for_selector(".chips li a")
@@ -85,6 +110,7 @@ VIEWS: dict[str, Callable[[Page, str, str, str], None]] = {
     "start": see_start,
     "entity": see_entity,
     "canvas": see_canvas,
+    "steps": see_steps,
     "answers": see_answers,
     "why": see_why,
     "review": see_review,
@@ -106,7 +132,7 @@ def main() -> None:
     parser.add_argument("relation", help="the beginning of a relation's label")
     parser.add_argument("out", type=Path)
     parser.add_argument("--prefix", default="page-")
-    parser.add_argument("--only", nargs="*", default=[*VIEWS, "phone", "dark"])
+    parser.add_argument("--only", nargs="*", default=[view for view in VIEWS if view != "steps"] + ["phone"])
     parser.add_argument("--width", type=int, default=1100)
     parser.add_argument("--height", type=int, default=760)
     given = parser.parse_args()

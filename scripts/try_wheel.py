@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,11 +17,20 @@ def run(*command: str | Path, cwd: Path) -> str:
     return subprocess.run([str(part) for part in command], cwd=cwd, check=True, capture_output=True, text=True).stdout
 
 
+def page_files() -> set[str]:
+    """What the page is made of, the libraries of others and their licences too."""
+    web = ROOT / "tuckerkg" / "serve" / "web"
+    return {path.relative_to(ROOT).as_posix() for path in web.rglob("*") if path.is_file()}
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         away = Path(folder)
         run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", away, ROOT, cwd=away)
         (wheel,) = away.glob("tuckerkg-*.whl")
+        missing = page_files() - set(zipfile.ZipFile(wheel).namelist())
+        if missing:
+            sys.exit(f"the wheel lacks {', '.join(sorted(missing))}")
         venv.create(away / "env", with_pip=True)
         pip = (
             away / "env/bin/pip",

@@ -32,6 +32,7 @@ def decisions(run):
 def test_the_journey_from_start_to_a_new_version(windows, countries_run, tmp_path):
     run = shutil.copytree(countries_run, tmp_path / "countries")
     with running(run) as service:
+        other = windows.open(service, "#/relations", name="Bob")
         page = windows.open(service, name=None)
         page.wait_for_selector(".proof .tick.yes")
         listed(page)
@@ -62,6 +63,9 @@ def test_the_journey_from_start_to_a_new_version(windows, countries_run, tmp_pat
         page.get_by_role("button", name="Add accepted to the graph").click()
         page.wait_for_selector("text=version 2 is served now", timeout=60_000)
         assert "v2" in page.locator("#run").inner_text()
+        assert "v1" in other.locator("#run").inner_text()
+        other.get_by_role("link", name="Model", exact=True).click()
+        other.wait_for_selector("#run:has-text('v2')")  # an answer of the new version tells the header
         page.get_by_role("link", name="What changed").click()
         page.wait_for_selector("h1:has-text('version 1 to 2')")
         assert page.locator("ul.facts li").count() == 5

@@ -29,8 +29,8 @@ function block(route, document_) {
   const example = body ? sample(body, document_) : null;
   const words = ["curl", ...(route.method === "get" ? [] : ["-X", route.method.toUpperCase()]), ...(example === null ? [] : ["-H 'Content-Type: application/json'", `-d '${JSON.stringify(example).replaceAll("'", "'\\''")}'`]), `'${location.origin}${route.path}${queryOf(parameters, document_)}'`];
   return make("details", { class: "route", id: route.operationId },
-    make("summary", {}, make("span", { class: `method ${route.method}` }, route.method.toUpperCase()), make("span", { class: "path" }, shown(route.path)), make("span", { class: "soft" }, shown(route.summary ?? "", 120))),
-    route.description ? make("p", {}, shown(route.description, 1000)) : null,
+    make("summary", {}, make("span", { class: `method ${route.method}` }, route.method.toUpperCase()), make("span", { class: "path" }, shown(route.path)), make("span", { class: "soft" }, shown((route.description ?? route.summary ?? "").split("\n")[0], 160))),
+    (route.description ?? "").includes("\n") ? make("p", {}, shown(route.description, 1000)) : null,
     parameters.length ? make("div", { class: "table" }, make("table", {}, make("thead", {}, make("tr", {}, ...["parameter", "type", "what"].map((name) => make("th", { scope: "col" }, name)))),
       make("tbody", {}, ...parameters.map((each) => make("tr", {}, make("th", { scope: "row" }, make("code", {}, shown(each.name)), each.required ? " (required)" : ""), make("td", {}, typeOf(each.schema, document_)), make("td", {}, shown(each.description ?? each.schema?.description ?? "", 300))))))) : null,
     make("h3", {}, "Try it"), make("pre", {}, make("code", {}, words.join(" "))),
@@ -77,7 +77,7 @@ function sample(schema, document_, depth = 0) {
   if (many) return sample(many.find((each) => resolve(each, document_).type !== "null") ?? many[0], document_, depth);
   if (found.type === "array") return depth > 3 ? [] : [sample(found.items ?? {}, document_, depth + 1)];
   if (found.properties) {
-    const names = Object.keys(found.properties), needed = found.required ?? names;
+    const names = Object.keys(found.properties), needed = found.required ?? names.slice(0, 2);
     return depth > 3 ? {} : Object.fromEntries(names.filter((name) => needed.includes(name)).map((name) => [name, sample(found.properties[name], document_, depth + 1)]));
   }
   return { integer: 1, number: 0.5, boolean: true }[found.type] ?? "…";

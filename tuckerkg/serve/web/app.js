@@ -1,6 +1,6 @@
 // The page: a view per address, so that any view can be shared, and going back leads to the place that was left.
 import { parse } from "./addresses.js";
-import { showFooter, showHeader } from "./frame.js";
+import { showHeader, startFrame } from "./frame.js";
 import { keysOfView } from "./keys.js";
 import { say } from "./notes.js";
 import { placeOf, restore } from "./places.js";
@@ -75,6 +75,6 @@ async function go() {
 view.addEventListener("again", go);  // a view that has changed as a whole asks to be shown again
 window.addEventListener("hashchange", go);
 startSearch();
-showFooter();
+startFrame();
 acceptFiles();
 go();

@@ -1,9 +1,9 @@
 // The frame around every view: pages, the switch between runs, the footer.
-import { address, home, reviewAt, runAsked } from "./addresses.js";
+import { address, home, reviewAt } from "./addresses.js";
 import { link, make, shown } from "./dom.js";
 import { showKeys } from "./keys.js";
 import { get } from "./service.js";
-import { bus, presentRun, session } from "./session.js";
+import { bus, presentRun, session, titleOf } from "./session.js";
 
 const PAGES = [["", "Start"], ["review", "Review"], ["relations", "Relations"], ["runs", "Runs"], ["model", "Model"]];
 let page = "";
@@ -19,20 +19,31 @@ export function showHeader(of = page) {
 function runSwitch() {
   const now = presentRun();
   if (!now) return [];
-  const title = (run) => `${shown(run.title || run.name, 30)}${run.version === null ? "" : ` · v${run.version}`}`;
+  const title = (run) => `${shown(titleOf(run), 40)}${run.version === null ? "" : ` · v${run.version}`}`;
   if (session.runs.length === 1) return [link(title(now), address(["runs"]), { class: "one-run", title: `Run ${shown(now.name)}, version ${now.version}` })];
   const options = session.runs.map((run) => make("option", { value: run.default ? "" : run.name, selected: run === now },
     run.state === "ready" ? title(run) : `${shown(run.name, 30)} (${run.state})`));
   return [make("select", { "aria-label": "Run", onchange: (event) => { location.hash = address([""], { run: event.target.value || null }); } }, ...options)];
 }
 
-export async function showFooter() {
-  bus.addEventListener("runs", () => showHeader());
+export function startFrame() {
+  bus.addEventListener("runs", () => {
+    showHeader();
+    showFooter();
+  });
+  showFooter();
+}
+
+let told = null;
+
+async function showFooter() {
   const words = [make("a", { href: "/api" }, "API"), make("button", { type: "button", class: "link", onclick: showKeys }, "Keys")];
   const place = document.getElementById("foot");
-  place.replaceChildren(make("span", {}, "tuckerkg"), ...words);
+  place.replaceChildren(make("span", {}, told ?? "tuckerkg"), ...words);
+  if (told || !session.runs.length) return;
   try {
-    const about = await get("/run", runAsked() ? {} : {});
-    place.replaceChildren(make("span", {}, `tuckerkg ${shown(about.package_version)} · ${shown(about.licence)}`), ...words);
+    const about = await get("/run");
+    told = `tuckerkg ${shown(about.package_version)} · ${shown(about.licence)}`;
+    place.replaceChildren(make("span", {}, told), ...words);
   } catch { /* the view says what is wrong */ }
 }

@@ -19,21 +19,24 @@ export function placeOf() {
   return { place, seen };
 }
 
-// Scroll there, again while the view still grows, unless the reader has moved.
+const QUIET = 800, LONGEST = 20_000;  // milliseconds: without growth, and in all
+
+// Scroll there, again while the view still grows above or below, unless the reader moves.
 export function restore({ place, y }, signal) {
   present = place;
   window.scrollTo(0, y);
   if (!y) return;
-  const end = Date.now() + 3000;
-  const stop = new AbortController();
+  const began = performance.now(), moved = new AbortController();
+  for (const kind of ["wheel", "touchstart", "keydown", "pointerdown"]) window.addEventListener(kind, () => moved.abort(), { passive: true, signal: moved.signal });
+  let height = 0, grown = began;
   const again = () => {
-    if (signal.aborted || stop.signal.aborted || Date.now() > end || Math.abs(window.scrollY - y) < 2) return present === place && (place.y = window.scrollY);
-    window.scrollTo(0, y);
-    requestAnimationFrame(again);
-    return null;
+    const now = performance.now(), high = document.documentElement.scrollHeight, loads = document.querySelector("main .progress:not([hidden])");
+    if (high !== height || loads) [height, grown] = [high, now];
+    if (signal.aborted || moved.signal.aborted || now - grown > QUIET || now - began > LONGEST) return moved.abort();
+    if (Math.abs(window.scrollY - y) > 1) window.scrollTo(0, y);
+    return requestAnimationFrame(again);
   };
-  for (const kind of ["wheel", "touchstart", "keydown", "pointerdown"]) window.addEventListener(kind, () => stop.abort(), { once: true, signal: stop.signal });
-  requestAnimationFrame(again);
+  again();
 }
 
 window.addEventListener("scroll", () => { if (present) present.y = window.scrollY; }, { passive: true });

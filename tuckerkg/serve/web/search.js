@@ -18,17 +18,20 @@ async function search() {
   try {
     const found = await get("/complete", { q: text, limit: 8 }, signal);
     if (signal.aborted || document.activeElement !== query) return null;
-    list(found);
+    list(found, text);
   } catch (error) {
     if (error.name !== "AbortError") say(error.message);
   }
   return null;
 }
 
-function list(found) {
+// A question comes first where more than a name has been typed.
+function list(found, text) {
+  const asks = found.questions.filter((each) => text.endsWith("?") || text.length > each.entity.title.length);
   const items = [
-    ...found.questions.map((each) => item("ask", shown(each.text, 90), "question", askAt(each.entity.label, each.relation.label, each.place))),
+    ...asks.map(question),
     ...found.entities.map((each) => item("entity", shown(each.title, 80), kindOf(each), entityAt(each.label))),
+    ...found.questions.filter((each) => !asks.includes(each)).map(question),
     ...found.relations.map((each) => item("relation", shown(each.title, 80), `relation, ${many(each.facts, "fact")}`, relationAt(each.label))),
   ];
   items.forEach((one, place) => { one.id = `match-${place}`; });
@@ -40,6 +43,8 @@ function list(found) {
   chosen = -1;
   say(items.length ? many(items.length, "match", "matches") : "no match");
 }
+
+const question = (each) => item("ask", shown(each.text, 90), "question", askAt(each.entity.label, each.relation.label, each.place));
 
 function kindOf(entity) {
   const own = entity.label === entity.title ? null : shown(entity.label, 40);

@@ -47,7 +47,7 @@ async function send(url, options, tries = PATIENCE) {
   const problem = new Problem(answer.status, await answer.json().catch(() => ({})));
   problem.seconds = Number(answer.headers.get("Retry-After")) || problem.seconds;
   const busy = answer.status === 429 || answer.status === 503;
-  if (!busy || tries <= 1 || problem.seconds > 15) throw problem;
+  if (!busy || tries <= 1 || problem.seconds > 15 || problem.code === "loading") throw problem;
   await pause(1000 * Math.max(0.5, problem.seconds), options.signal);
   return send(url, options, tries - 1);
 }
@@ -64,8 +64,17 @@ export function pause(milliseconds, signal) {
 
 const bodied = (method, body, signal) => ({ method, signal, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
 
-export const get = async (path, query = {}, signal = undefined) => (await send(urlOf(path, query), { signal })).json();
-export const post = async (path, body, signal = undefined, query = {}) => (await send(urlOf(path, query), bodied("POST", body, signal))).json();
+// Every answer of a run names its version: whoever shows it hears of a new one.
+export const stamps = new EventTarget();
+
+async function read(answer) {
+  const body = await answer.json();
+  if (body.run?.version) stamps.dispatchEvent(new CustomEvent("stamp", { detail: body.run }));
+  return body;
+}
+
+export const get = async (path, query = {}, signal = undefined) => read(await send(urlOf(path, query), { signal }));
+export const post = async (path, body, signal = undefined, query = {}) => read(await send(urlOf(path, query), bodied("POST", body, signal)));
 export const remove = async (path) => (await send(urlOf(path), { method: "DELETE" })).json().catch(() => ({}));
 
 // The same question again is answered from memory until something changes in the run.

@@ -1,7 +1,7 @@
 // What the page knows of the service while it is open: its runs, what the caller may do, and the name of who decides.
 import { runAsked } from "./addresses.js";
 import { button, make } from "./dom.js";
-import { forget, get } from "./service.js";
+import { forget, get, stamps } from "./service.js";
 
 const NAME = "tuckerkg-name";
 export const session = { runs: [], roles: [], who: null, mayName: true };
@@ -16,12 +16,28 @@ export async function readRuns(signal) {
   return session;
 }
 
+// Another version is served since the runs were read: somebody else has added links, or switched.
+let reading = false;
+stamps.addEventListener("stamp", async ({ detail: { name, version } }) => {
+  const known = session.runs.find((run) => run.name === name);
+  if (!known || known.version === version || reading) return;
+  reading = true;
+  await readRuns().catch(() => {});
+  reading = false;
+});
+
 export const may = (role) => session.roles.includes(role);
 
 // The run that is looked at: its card among those of the service.
 export function presentRun() {
   const name = runAsked();
   return session.runs.find((run) => (name ? run.name === name : run.default)) ?? session.runs[0] ?? null;
+}
+
+// A run's title, with its name where another run has the same title.
+export function titleOf(run) {
+  const title = run.title || run.name;
+  return session.runs.some((other) => other !== run && (other.title || other.name) === title) ? `${title} (${run.name})` : title;
 }
 
 export const decider = () => session.who ?? localStorage.getItem(NAME);

@@ -3,7 +3,7 @@ import cytoscape from "../vendor/cytoscape/cytoscape.esm.min.mjs";
 import { shown } from "../dom.js";
 import { keyOf, percent } from "../words.js";
 import { Colours, pageColours } from "./colours.js";
-import { fan, ring } from "./placing.js";
+import { fan, outside, ring } from "./placing.js";
 
 const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -53,7 +53,9 @@ export class Drawing {
     }
     for (const each of entities) nodes.set(each.label, each);
     const fresh = [...nodes.values()].filter((each) => !this.cy.getElementById(each.label).length);
-    const places_ = at ? fan(fresh.map((each) => each.label), at, taken) : null;
+    const opened = around && this.cy.getElementById(around), moved = at && (opened.locked() ? at : outside(at, taken, fresh.length));
+    if (moved && fresh.length) opened.position(moved);
+    const places_ = at ? fan(fresh.map((each) => each.label), moved, taken) : null;
     for (const each of fresh) {
       this.cy.add({ group: "nodes", data: { id: each.label, title: shown(each.title, 60), size: 14 + 5 * Math.min(5, Math.log10(1 + (each.facts ?? 1)) * 2), entity: each },
         position: places_?.get(each.label) ?? { x: 0, y: 0 } });
@@ -95,16 +97,17 @@ export class Drawing {
   // By forces, for what has grown.
   arrange() {
     return new Promise((done) => {
-      const layout = this.cy.layout({ name: "cose", randomize: true, animate: false, fit: true, padding: 40, nodeRepulsion: () => 24000, idealEdgeLength: () => 105, edgeElasticity: () => 120,
+      const layout = this.cy.layout({ name: "cose", randomize: true, animate: false, fit: true, padding: 40, nodeRepulsion: () => (this.cy.nodes().length > 40 ? 90000 : 24000), idealEdgeLength: () => (this.cy.nodes().length > 40 ? 150 : 105), edgeElasticity: () => 120,
         gravity: 0.35, nodeOverlap: 24, componentSpacing: 90, numIter: 900 });
       layout.one("layoutstop", () => done());
       layout.run();
     });
   }
 
-  // After an expansion: what is new comes into sight, nothing else moves.
-  seeAll() {
-    this.cy.animate({ fit: { eles: this.cy.elements(), padding: 40 } }, { duration: still() ? 0 : 250 });
+  // After an expansion: what came is seen, with all the rest where that stays readable.
+  see(label) {
+    const eles = this.cy.nodes().length <= 45 ? this.cy.elements() : this.cy.getElementById(label).closedNeighborhood();
+    this.cy.animate({ fit: { eles, padding: 30 } }, { duration: still() ? 0 : 250 });
   }
 
   choose(element) {

@@ -13,12 +13,22 @@ export function ring(nodes, centre, room) {
   return places;
 }
 
+// Where an expanded entity moves to, so that what comes has room: out of the crowd, in the direction in which it lies.
+export function outside(at, taken, count) {
+  if (taken.length < 9 || count < 4) return at;
+  const middle = middleOf(taken), far = Math.max(...taken.map((p) => Math.hypot(p.x - middle.x, p.y - middle.y)));
+  const [dx, dy] = [at.x - middle.x, at.y - middle.y], own = Math.hypot(dx, dy) || 1, to = far + 120 + 9 * Math.min(count, 20);
+  return own >= to ? at : { x: middle.x + (dx / own) * to, y: middle.y + (dy / own) * to };
+}
+
+const middleOf = (points) => ({ x: points.reduce((sum, p) => sum + p.x, 0) / (points.length || 1), y: points.reduce((sum, p) => sum + p.y, 0) / (points.length || 1) });
+
 // New entities around the one that was expanded, away from the middle of the rest, pushed off what is there.
 export function fan(fresh, at, taken) {
-  const middle = { x: taken.reduce((sum, p) => sum + p.x, 0) / (taken.length || 1), y: taken.reduce((sum, p) => sum + p.y, 0) / (taken.length || 1) };
+  const middle = middleOf(taken);
   const away = Math.atan2(at.y - middle.y, at.x - middle.x), spread = Math.min(1.6 * Math.PI, 0.5 + 0.28 * fresh.length);
   const placed = fresh.map((id, place) => {
-    const part = fresh.length === 1 ? 0 : place / (fresh.length - 1) - 0.5, far = 150 + 55 * (place % 3);
+    const part = fresh.length === 1 ? 0 : place / (fresh.length - 1) - 0.5, far = 130 + 3 * fresh.length + 60 * (place % 3);
     return { id, x: at.x + far * Math.cos(away + spread * part), y: at.y + far * Math.sin(away + spread * part) };
   });
   for (let round = 0; round < 80; round++) for (const one of placed) push(one, [...taken, ...placed.filter((other) => other !== one)]);

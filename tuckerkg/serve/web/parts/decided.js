@@ -1,14 +1,13 @@
 // What was decided, by whom and when; and what others decide while one looks.
-import { tell } from "../decide.js";
 import { button, link, make, shown, soft } from "../dom.js";
 import { whyAt } from "../addresses.js";
 import { get, pause } from "../service.js";
 import { decider } from "../session.js";
 import { note } from "../notes.js";
-import { ago, CHOICES, keyOf, many, number, percent } from "../words.js";
+import { ago, CHOICES, keyOf, many, percent } from "../words.js";
 import { choice as chooser, setOptions } from "./filters.js";
 import { factWords } from "./links.js";
-import { decisionButtons, onDecision } from "../decide.js";
+import { decisionButtons, onDecision, tell } from "../decide.js";
 
 const PAGE = 50, EVERY = 5_000;
 
@@ -51,22 +50,21 @@ function row(decision, signal) {
   return one;
 }
 
-// Asks now and then whether somebody else has decided, and marks it where it is shown.
+// Asks now and then whether somebody else has decided or taken back, and marks it where it is shown.
 export async function watchDecisions(signal) {
-  let seen = null;
+  let before = null;
   try {
     for (;;) {
       const found = await get("/decisions", { limit: PAGE }, signal);
-      if (seen !== null && found.revision !== seen) {
-        const others = found.decisions.filter((each) => each.by !== decider());
-        const fresh = others.filter((each) => Date.now() - Date.parse(each.at) < 60_000);
-        tell(fresh.map((each) => [keyOf(each), { choice: each.choice, by: each.by, at: each.at }]), found);
-        if (fresh.length && fresh[0].revision !== seen) note(`${shown(fresh[0].by, 40)} has decided about ${fresh.length === 1 ? "a link" : many(fresh.length, "link")} just now.`, { key: "others" });
+      const now = new Map(found.decisions.map((each) => [keyOf(each), each]));
+      if (before && found.revision !== before.revision) {
+        const fresh = [...now].filter(([key, each]) => each.by !== decider() && before.now.get(key)?.line !== each.line);
+        const gone = found.total < PAGE ? [...before.now.keys()].filter((key) => !now.has(key)) : [];
+        tell([...fresh.map(([key, { choice, by, at }]) => [key, { choice, by, at }]), ...gone.map((key) => [key, null])], found);
+        if (fresh.length) note(`${shown(fresh[0][1].by, 40)} has decided about ${fresh.length === 1 ? "a link" : many(fresh.length, "link")} just now.`, { key: "others" });
       }
-      seen = found.revision;
+      before = { now, revision: found.revision };
       await pause(EVERY, signal);
     }
   } catch { /* left, or the service is gone, which the next request says */ }
 }
-
-export const total = (counts) => number(Object.values(counts).reduce((sum, each) => sum + each, 0));

@@ -33,9 +33,10 @@ export async function follow(job, told, signal) {
 // A job after one event: the end brings all of it, validations are points of the curve, lines are what it says.
 function after(job, { event, job: whole, epoch, mrr, text, line, ...rest }) {
   if (whole) return { ...job, ...whole };
-  if (event === "validated") return { ...job, curve: [...(job.curve ?? []).filter((point) => point[0] !== epoch), [epoch, mrr]] };
-  if (event === "log") return { ...job, message: text ?? line ?? rest.message ?? job.message };
-  return { ...job, ...rest };
+  const working = { ...job, state: "working" };
+  if (event === "validated") return { ...working, curve: [...(job.curve ?? []).filter((point) => point[0] !== epoch), [epoch, mrr]] };
+  if (event === "log") return { ...working, message: text ?? line ?? rest.message ?? job.message };
+  return { ...working, ...rest };
 }
 
 const WORDS = { add: "Adding the accepted links", train: "Training", missing: "Looking through the whole graph", report: "Writing a report" };

@@ -5,9 +5,10 @@ import { copyAs } from "../parts/copying.js";
 import { listOf, predictedRow } from "../parts/links.js";
 import { Problem, get, recall } from "../service.js";
 import { session } from "../session.js";
-import { percent } from "../words.js";
+import { many, percent } from "../words.js";
 
 const PAGE = 25, MOST = 1000;
+const LEAST = 0.005;  // what would be shown as "< 1 %" is left out unless asked for
 
 export async function answersView({ parts: [label, relation, place], options, signal, place: kept }) {
   if (!label || !relation || (place !== "head" && place !== "tail")) throw new Problem(404, { detail: "There is no such page here." });
@@ -20,10 +21,10 @@ export async function answersView({ parts: [label, relation, place], options, si
       ...(session.runs.length > 1 ? [" · ", link("Ask two runs", compareAt(label, relation, place))] : [])),
   ];
   if (!fit.fits && options.anyway !== "yes") return [...top, noSense(fit, place)];
-  const known = options.known === "yes", typed = options.any !== "yes";
+  const known = options.known === "yes", typed = options.any !== "yes", all = options.all === "yes";
   const body = { [place]: label, relation, k: kept.k ?? PAGE, known, typed, joined: true };
   const holder = make("div", { class: "listed" });
-  await fill(holder, body, { place, about, signal, kept });
+  await fill(holder, body, { place, all, about, signal, kept });
   const toggle = (text, on, name_) => make("label", { class: "toggle" }, make("input", { type: "checkbox", checked: on, onchange: (event) => { location.hash = changed({ [name_]: event.target.checked }); } }), ` ${text}`);
   return [
     ...top,
@@ -36,8 +37,9 @@ export async function answersView({ parts: [label, relation, place], options, si
 }
 
 async function fill(holder, body, given) {
-  const { place, about, signal, kept } = given;
-  const { answers } = await recall("POST", "/predict", body, signal);
+  const { place, all, about, signal, kept } = given;
+  const found = (await recall("POST", "/predict", body, signal)).answers;
+  const answers = all ? found : found.filter((each) => each.known || each.probability >= LEAST), left = found.length - answers.length;
   const words = (answer) => (place === "head" ? [link(answer.tail, entityAt(answer.tail_label), { class: "name" })] : [link(answer.head, entityAt(answer.head_label), { class: "name" })]);
   const more = button("More", async () => {
     more.disabled = true;
@@ -50,20 +52,22 @@ async function fill(holder, body, given) {
   if (doubtful >= 0) rows.splice(doubtful, 0, make("li", { class: "divider soft" }, `${doubtful ? "From here on under" : "No answer reaches"} ${percent(about.threshold)}: what follows is wrong more often than not.`));
   holder.replaceChildren(
     ...(taken ? [soft("This relation has one value, and the graph holds one already: what follows would take its place.")] : []),
-    ...(rows.length ? [listOf(rows, "Answers")] : [nothing()]),
-    ...(answers.length >= body.k && body.k < MOST ? [more] : []));
+    ...(rows.length ? [listOf(rows, "Answers")] : [nothing(left)]),
+    ...(left ? [make("p", {}, link(`Show ${many(left, "answer")} under 1 %`, changed({ all: true })))] : []),
+    ...(found.length >= body.k && body.k < MOST && !left ? [more] : []));
 }
 
-const nothing = () => make("div", { class: "empty" }, make("p", { class: "lead" }, "Nothing to see here."),
-  make("p", {}, "The graph holds every answer of a fitting type already."));
+const nothing = (left) => make("div", { class: "empty" }, make("p", { class: "lead" }, "Nothing to see here."),
+  make("p", {}, left ? "No answer reaches 1 %." : "The graph holds every answer of a fitting type already."));
 
 // Whether the entity is of a type that this question is asked of, told by the facts that the graph holds.
 async function fitting(label, relation, place, signal) {
   const [asked, about] = await Promise.all([recall("GET", "/suggestions", { entity: label }, signal), recall("GET", "/relation", { relation }, signal)]);
   const found = about.relation;
   const fits = asked.suggestions.some((each) => each.relation_label === found.label && each.place === place);
+  const such = [...new Set(about.examples.map((fact) => (place === "head" ? fact.head : fact.tail)))].slice(0, 3);
   return {
-    entity: asked.entity, relation: found, fits, asked: asked.suggestions,
+    such, entity: asked.entity, relation: found, fits, asked: asked.suggestions,
     own: place === "head" ? about.heads_type : about.tails_type, other: place === "head" ? about.tails_type : about.heads_type,
   };
 }
@@ -73,8 +77,9 @@ const article = (word) => (/^[aeiou]/i.test(word) ? "an" : "a");
 function noSense(fit, place) {
   const { entity, relation, own } = fit;
   const named = own && own.length < 40 && !own.includes(":");
-  const first = named ? `${shown(entity.title, 60)} is no ${shown(own)}.` : `${shown(entity.title, 60)} is of another type than what stands there.`;
-  const where = place === "head" ? `begins with ${named ? `${article(own)} ${shown(own)}` : "an entity of another type"}` : `leads to ${named ? `${article(own)} ${shown(own)}` : "an entity of another type"}`;
+  const first = named ? `${shown(entity.title, 60)} is no ${shown(own)}.` : `${shown(entity.title, 60)} is nothing that stands there.`;
+  const kind = named ? `${article(own)} ${shown(own)}` : `entities such as ${fit.such.map((each) => shown(each, 40)).join(", ")}`;
+  const where = `${place === "head" ? "begins with" : "leads to"} ${kind}`;
   const others = fit.asked.slice(0, 8);
   return make("div", { class: "empty" },
     make("p", { class: "lead" }, first),

@@ -16,7 +16,7 @@ export async function changesView({ options, signal }) {
   return [
     make("h1", {}, `What changed: version ${found.from} to ${found.to}`),
     versions.length > 1 ? make("div", { class: "filters" }, choice("Since", String(found.from), versions, (from) => setOptions({ from }))) : null,
-    make("p", { class: "lead" }, `${many(found.added_total ?? found.added.length, "fact")} came${found.entities_added ? `, with ${many(Number(found.entities_added.length ?? found.entities_added), "new entity", "new entities")}` : ""}.`),
+    make("p", { class: "lead" }, `${many(found.added_total ?? found.added.length, "fact")} came${found.entities_added.length ? `, with ${many(found.entities_added.length, "new entity", "new entities")}` : ""}.`),
     make("section", {}, make("h2", {}, "Facts that came"), make("ul", { class: "facts" }, ...found.added.map((fact) => make("li", {}, ...factWords(fact))))),
     make("section", {}, make("h2", {}, "Answers that moved"), answers.length
       ? make("div", { class: "table" }, make("table", { class: "wide" }, make("thead", {}, make("tr", {}, ...["link", "before", "now"].map((name) => make("th", { scope: "col" }, name)))),

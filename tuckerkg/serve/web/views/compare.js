@@ -5,7 +5,7 @@ import { choice } from "../parts/filters.js";
 import { copyAs } from "../parts/copying.js";
 import { probabilityBar } from "../parts/links.js";
 import { Problem, post } from "../service.js";
-import { session } from "../session.js";
+import { session, titleOf } from "../session.js";
 
 export async function compareView({ parts: [label, relation, place], options, signal }) {
   if (!label || !relation || (place !== "head" && place !== "tail")) throw new Problem(404, { detail: "There is no such page here." });
@@ -18,8 +18,8 @@ export async function compareView({ parts: [label, relation, place], options, si
   const names = both.map((found) => new Map((found.answers ?? []).map((answer, at) => [place === "head" ? answer.tail_label : answer.head_label, { at, answer }])));
   const first = both.flatMap((found) => found.answers ?? [])[0];
   const words = [first?.[place] ?? label, first?.relation ?? relation].map((text) => shown(text, 80));
-  const pick = (name, present) => choice(name === "one" ? "Left" : "Right", present.name, ready.map((run) => [run.name, run.title || run.name]), (run) => { location.hash = changed({ one: one.name, other: other.name, [name]: run }); });
-  const column = (run, found, elsewhere) => make("section", { "aria-label": shown(run.name) }, make("h2", {}, shown(run.title || run.name, 60), make("span", { class: "soft" }, ` version ${run.version}`)),
+  const pick = (name, present) => choice(name === "one" ? "Left" : "Right", present.name, ready.map((run) => [run.name, titleOf(run)]), (run) => { location.hash = changed({ one: one.name, other: other.name, [name]: run }); });
+  const column = (run, found, elsewhere) => make("section", { "aria-label": shown(run.name) }, make("h2", {}, shown(titleOf(run), 60), make("span", { class: "soft" }, ` version ${run.version}`)),
     found.problem ? make("p", { class: "bad" }, shown(found.problem)) : make("ol", { class: "answers-beside" }, ...found.answers.map((answer, at) => {
       const key = place === "head" ? answer.tail_label : answer.head_label, there = elsewhere.get(key);
       const moved = there === undefined ? "only here" : there.at === at ? "same place" : `${there.at + 1}. there`;

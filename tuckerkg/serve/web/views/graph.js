@@ -93,7 +93,7 @@ class Canvas {
       this.open.add(label);
       this.drawing.cy.getElementById(label).addClass("open");
       if (arrange) {
-        if (fresh) this.drawing.seeAll();
+        if (fresh) this.drawing.see(label);
         say(fresh ? `${many(found.facts.length, "fact")} around ${found.entities[0]?.title ?? label}` : "Nothing more is known around it.");
         if (!fresh) note("Nothing more is known around it.", { key: "expand" });
         this.changed();

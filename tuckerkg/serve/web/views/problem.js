@@ -1,12 +1,14 @@
 // What went wrong, once and in words: near names as links, a token where one is needed, the way home.
 import { address, entityAt, home, parse } from "../addresses.js";
 import { button, link, make, shown } from "../dom.js";
+import { progress } from "../parts/waiting.js";
 import { token } from "../service.js";
 
 const TITLES = { 0: "No answer", 403: "Not allowed", 404: "Not found", 413: "Too much at once", 422: "That cannot be asked", 429: "Too much at once", 503: "Not ready yet" };
 
 export function problemView(error, again) {
   if (error.status === 401) return tokenForm(again);
+  if (error.code === "loading") return loading(again);
   if (error.status === undefined) console.error(error);
   const retry = error.status !== 404 && error.status !== 422;
   return [
@@ -17,6 +19,13 @@ export function problemView(error, again) {
     error.id ? make("p", { class: "soft" }, `The service's log has more under ${shown(error.id, 64)}.`) : null,
     make("p", { class: "buttons" }, retry ? button("Try again", again, { class: "main" }) : null, link("To the start", home(error.code === "unknown-run" ? { run: null } : undefined), { class: "button" })),
   ];
+}
+
+// A run that is being opened: asked again until it stands.
+function loading(again) {
+  const { hash } = location;
+  setTimeout(() => location.hash === hash && again(), 1500);
+  return [make("h1", {}, "The run is being opened"), progress("This takes some seconds, on a large graph a minute.").element];
 }
 
 // The same address with the near name in the place of the one that is not known.

@@ -33,4 +33,4 @@ export async function relationsView({ signal, place }) {
 
 const row = (each) => make("tr", {},
   make("th", { scope: "row" }, link(each.title, relationAt(each.label))), make("td", {}, shown(each.heads_type ?? "", 40)), make("td", {}, shown(each.tails_type ?? "", 40)),
-  make("td", { title: each.kind }, KINDS[each.kind] ?? each.kind), make("td", { class: "number" }, number(each.facts)));
+  make("td", { class: "short", title: each.kind }, KINDS[each.kind] ?? each.kind), make("td", { class: "number" }, number(each.facts)));

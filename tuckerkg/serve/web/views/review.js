@@ -28,7 +28,7 @@ export async function reviewView({ options, signal, place }) {
   if (options.decision) {
     const list = decidedList(options.decision === "all" ? null : options.decision, { relation: options.relation, by: options.by }, signal, place);
     keysOfView({ z: ["undo", () => undo()] }, signal);
-    return [...top, list, actions(signal, bar)];
+    return [...top, list, actions(about, signal, bar)];
   }
   const queue = new Queue(signal, place, options.one === "yes");
   const list = openList({ ...query, decided: "no", reasons: true }, about, signal, place, (answer) => queue.row(answer));
@@ -39,7 +39,7 @@ export async function reviewView({ options, signal, place }) {
   list.element.classList.toggle("single", queue.single);
   list.element.classList.add("listed");
   return [...top, make("div", { class: "options" }, mode, queue.selection, make("span", { class: "soft hint" }, "J K move · A accept · R reject · D defer · Z undo · Enter why · ? all keys")),
-    list.element, actions(signal, bar), copyAs("/missing", { query: { ...query, limit: 100 }, csv: true, name: "missing.csv" })];
+    list.element, actions(about, signal, bar), copyAs("/missing", { query: { ...query, limit: 100 }, csv: true, name: "missing.csv" })];
 }
 
 // Rows that can be walked through, chosen and decided.
@@ -194,7 +194,7 @@ function who(signal) {
 }
 
 // What becomes of decisions: files, and the accepted ones into the graph.
-function actions(signal, bar) {
+function actions(about, signal, bar) {
   const save = (format, choice_) => download("/decisions/export", { format, choice: choice_ }, { name: `decisions.${format}` }).catch((error) => note(error.message, { bad: true }));
   const formats = [["tsv", "TSV"], ["csv", "CSV"], ["nt", "N-Triples"]];
   const which = make("select", { "aria-label": "Which decisions" }, ...[["", "all decided"], ["accept", "accepted"], ["reject", "rejected"], ["defer", "deferred"]].map(([key, words]) => make("option", { value: key }, words)));
@@ -219,7 +219,7 @@ function actions(signal, bar) {
     }
   }, { class: "main" });
   return make("section", { class: "actions" }, make("h2", {}, "What becomes of it"),
-    make("p", { class: "buttons" }, which, ...formats.map(([format, words]) => button(words, () => save(format, which.value))), may("decide") ? add : null), place);
+    make("p", { class: "buttons" }, which, ...formats.map(([format, words]) => button(words, () => save(format, which.value))), may("decide") && about.may.add ? add : null), place);
 }
 
 const changedSince = (version) => address(["changes"], { from: typeof version === "object" ? version.version : version });

@@ -6,14 +6,14 @@ import { uploadPanel } from "../parts/uploading.js";
 import { jobBlock } from "../parts/jobs.js";
 import { get, post } from "../service.js";
 import { note } from "../notes.js";
-import { may, presentRun, readRuns } from "../session.js";
+import { may, presentRun, readRuns, titleOf } from "../session.js";
 import { number } from "../words.js";
 
 export async function runsView({ signal }) {
   const [{ runs }, { jobs }] = await Promise.all([readRuns(signal), get("/jobs", {}, signal).catch(() => ({ jobs: [] }))]);
   const now = presentRun();
   const card = (run) => make("li", { class: run === now ? "card here" : "card" },
-    make("h2", {}, link(run.title || run.name, home({ run: run.default ? null : run.name }))),
+    make("h2", {}, link(titleOf(run), home({ run: run.default ? null : run.name }))),
     make("p", { class: "soft" }, `${shown(run.name, 60)} · ${run.version === null ? "not open yet" : `version ${run.version}`}${run.state === "ready" ? "" : `, ${run.state}`}${run === now ? " · looked at now" : ""}`),
     run.reason ? make("p", { class: "bad" }, shown(run.reason, 300)) : null,
     run.entities === null ? null : make("p", {}, `${number(run.entities)} entities, ${number(run.relations)} relations, ${number(run.facts)} facts${run.test_mrr ? `; test MRR ${run.test_mrr.toFixed(3)}` : ""}`),
