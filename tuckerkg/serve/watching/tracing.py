@@ -1,7 +1,7 @@
 """Traces of requests for OpenTelemetry, where its SDK is installed and the environment says where they go.
 
-A span per request, which goes on from ``traceparent``, and inside it one while it waits, one while it is computed.
-Without the SDK, or with neither OTEL_EXPORTER_OTLP_ENDPOINT nor OTEL_TRACES_EXPORTER, nothing is done.
+A span per request, below the one that ``traceparent`` names. Without the SDK, or with neither
+OTEL_EXPORTER_OTLP_ENDPOINT nor OTEL_TRACES_EXPORTER, nothing is done.
 """
 
 from __future__ import annotations
@@ -36,15 +36,6 @@ class Tracing:
         above = extract({name.lower(): value for name, value in headers.items()})
         with self._tracer.start_as_current_span(f"{method} {path}", context=above, kind=SpanKind.SERVER) as span:
             yield span
-
-    @contextmanager
-    def part(self, name: str, **attributes: Any) -> Iterator[None]:
-        """A span inside a request."""
-        if self._tracer is None:
-            yield
-            return
-        with self._tracer.start_as_current_span(name, attributes=attributes):
-            yield
 
 
 def tracing() -> Tracing:
