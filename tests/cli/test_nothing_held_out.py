@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 import tuckerkg
 from tuckerkg.cli.app import app
 from tuckerkg.errors import RunFolderError
-from tuckerkg.serve import schemas
-from tuckerkg.serve.engine import Engine
+from tuckerkg.serve.engine.engine import Engine
+from tuckerkg.serve.engine.listing import Filters
+from tuckerkg.serve.schemas import asked as schemas
 
 GRAPHS = {
     "every head once": [(f"a{number}", "r", f"b{number}") for number in range(60)],
@@ -70,15 +71,15 @@ def test_it_is_served_and_reported(trained, tmp_path):
     path, facts, _ = trained
     engine = Engine(tuckerkg.load(path))
     try:
-        about = engine.about
+        about = engine.page.about
         assert (about.calibration, about.test, about.curve) == (None, None, [])
-        assert about.facts["probabilities"].startswith("plain sigmoids of the score")
+        assert about.model["probabilities"].startswith("plain sigmoids of the score")
         head, relation, tail = facts[0]
         (answers,) = engine.answer([schemas.Asked(head=head, relation=relation, known=True, k=60)])
-        assert tail in [fact.tail for fact in answers]
-        assert engine.explain(schemas.AskedWhy(head=head, relation=relation, tail=tail))["known"]
+        assert tail in [fact["tail"] for fact in answers]
+        assert engine.explaining.explain(schemas.AskedWhy(head=head, relation=relation, tail=tail)).known
         end = time.monotonic() + 60
-        while engine.missing(5).state == "working":
+        while engine.listing.missing(5, 0, Filters()).state == "working":
             assert time.monotonic() < end
             time.sleep(0.01)
     finally:

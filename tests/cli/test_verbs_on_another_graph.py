@@ -97,27 +97,27 @@ def test_the_command_line_refuses_an_embedding_model(toy_run, folder):
 
 def test_the_service_shows_the_graph(opened, folder):
     from tuckerkg.cli.options import load_run
-    from tuckerkg.serve.engine import Engine
-    from tuckerkg.serve.schemas import Asked, AskedWhy
+    from tuckerkg.serve.engine.engine import Engine
+    from tuckerkg.serve.schemas.asked import Asked, AskedWhy
 
     (opened / "evaluation-test.json").write_text("{}")
     engine = Engine(load_run(opened, graph=str(folder)))
-    assert engine.about.facts["dataset"] == "rings"
-    assert engine.about.facts["trained on"] == DATA.name
-    assert engine.about.facts["entities"] == str(M)
-    assert engine.about.test is None
-    assert engine.about.calibration is not None
-    assert engine.search("f00", 5).total == 10
+    assert engine.page.about.model["graph"] == "rings"
+    assert engine.page.about.model["trained on"] == DATA.name
+    assert engine.page.about.counts.entities == M
+    assert engine.page.about.test is None
+    assert engine.page.about.calibration is not None
+    assert engine.around.search("f00", 5).total == 10
     (answers,) = engine.answer([Asked(head="f004", relation="plus2", k=2, typed=False)])
-    assert all(fact.head_label == "f004" for fact in answers)
-    assert engine.explain(AskedWhy(head="f001", relation="plus1", tail="f002"))["candidates"] == M
+    assert all(fact["head_label"] == "f004" for fact in answers)
+    assert engine.explaining.explain(AskedWhy(head="f001", relation="plus1", tail="f002")).candidates == M
     engine.close()
     shown("evaluate", opened, "--graph", folder)
-    assert Engine(load_run(opened, graph=str(folder))).about.test is not None
+    assert Engine(load_run(opened, graph=str(folder))).page.about.test is not None
     (folder / "test.tsv").unlink()
     (folder / "valid.tsv").unlink()
     bare = Engine(load_run(opened, graph=str(folder)))
-    assert (bare.about.test, bare.about.calibration) == (None, None)
+    assert (bare.page.about.test, bare.page.about.calibration) == (None, None)
 
 
 def test_a_graph_of_any_layout_is_read_with_the_options_of_train(path_run, tmp_path):

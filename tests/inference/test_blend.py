@@ -135,13 +135,13 @@ def test_edges_are_read_where_a_member_reads_them(folder):
 
 
 def test_it_is_served(folder):
-    from tuckerkg.serve.engine import Engine
-    from tuckerkg.serve.schemas import Asked
+    from tuckerkg.serve.engine.engine import Engine
+    from tuckerkg.serve.schemas.asked import Asked
 
     engine = Engine(tuckerkg.load(folder / "both"))
     (answers,) = engine.answer([Asked(head="e003", relation="plus2", k=5, typed=False)])
     assert len(answers) == 5
-    assert engine.about.facts["blend of"] == "tucker and tgcn"
+    assert engine.page.about.model["blend of"] == "tucker and tgcn"
     engine.close()
 
 

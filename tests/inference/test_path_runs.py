@@ -27,8 +27,8 @@ from tuckerkg.reports.comparison import compare
 from tuckerkg.reports.html import write_report
 from tuckerkg.reports.inspection import inspect_dataset
 from tuckerkg.reports.run_report import report_of
-from tuckerkg.serve.engine import Engine
-from tuckerkg.serve.schemas import Asked
+from tuckerkg.serve.engine.engine import Engine
+from tuckerkg.serve.schemas.asked import Asked
 from tuckerkg.storage.versions import version_numbers
 from tuckerkg.training.callbacks import NullCallback
 from tuckerkg.training.loop import fit
@@ -203,10 +203,12 @@ def test_a_report_and_a_comparison_are_written(path_run, toy_run, tmp_path):
 def test_the_service_answers_for_it(path_run):
     engine = Engine(path_run)
     try:
-        assert engine.about.facts["model"] == "messages from the question"
-        assert engine.about.facts["width"] == "8"
+        assert engine.page.about.model["model"] == "messages from the question"
+        assert engine.page.about.model["width"] == 8
         (answers,) = engine.answer([Asked(head="e004", relation="plus2", k=3, typed=False)])
-        assert [fact.tail for fact in answers] == [f.tail for f in path_run.predict("e004", "plus2", k=3, typed=False)]
+        assert [fact["tail"] for fact in answers] == [
+            f.tail for f in path_run.predict("e004", "plus2", k=3, typed=False)
+        ]
     finally:
         engine.close()
 

@@ -14,8 +14,8 @@ import tuckerkg
 from tuckerkg.cli.app import app
 from tuckerkg.errors import InputError, TuckerkgError
 from tuckerkg.inference.labelled import area_under_curve
-from tuckerkg.serve import schemas
-from tuckerkg.serve.engine import Engine
+from tuckerkg.serve.engine.engine import Engine
+from tuckerkg.serve.schemas import asked as schemas
 from tuckerkg.training.callbacks import NullCallback
 
 
@@ -82,7 +82,9 @@ def test_facts_are_told_from_false_ones_of_the_right_type(run, tmp_path):
         if others:
             false.append((head, relation, int(random.choice(others))))
     judged = run.score(names(run, np.concatenate([test, np.array(false)])))
-    sure = [(fact.verdict == "yes", place < len(test)) for place, fact in enumerate(judged) if fact.verdict != "unsure"]
+    sure = [
+        (fact["verdict"] == "yes", place < len(test)) for place, fact in enumerate(judged) if fact.verdict != "unsure"
+    ]
     assert np.mean([said == true for said, true in sure]) > 0.8
     assert all((fact.error_rate is None) == (fact.verdict == "unsure") for fact in judged)
     frame = judged.to_frame()
@@ -173,16 +175,16 @@ def test_the_commands_take_a_base_rate_and_one_direction(run):
 
 def test_the_service_weighs_facts_and_joins_where_it_is_asked_to(run):
     engine = Engine(run)
-    (fact,) = engine.score([schemas.Triple(head="France", relation="borders", tail="Spain")])
-    assert fact.verdict == "yes"
+    (fact,) = engine.links.score([schemas.Triple(head="France", relation="borders", tail="Spain")])
+    assert fact["verdict"] == "yes"
     asked = {"head": "France", "relation": "borders", "k": 3}
     both, one, left = engine.answer(
         [schemas.Asked(**asked, joined=True), schemas.Asked(**asked, joined=False), schemas.Asked(**asked)]
     )
-    assert {fact.basis for fact in both} == {fact.basis for fact in left} == {"both"}
-    assert {fact.basis for fact in one} == {"tail"}
+    assert {fact["basis"] for fact in both} == {fact["basis"] for fact in left} == {"both"}
+    assert {fact["basis"] for fact in one} == {"tail"}
     expected = run.predict(**asked)
-    assert [fact.probability for fact in both] == pytest.approx([fact.probability for fact in expected], rel=1e-3)
+    assert [fact["probability"] for fact in both] == pytest.approx([fact.probability for fact in expected], rel=1e-3)
     engine.close()
 
 

@@ -266,12 +266,12 @@ def test_probabilities_of_another_scorer_are_fitted_for_it_and_not_stored(scorer
 
 
 def test_the_service_answers_with_the_scorer_it_was_given(run, scorer):
-    from tuckerkg.serve.engine import Engine
-    from tuckerkg.serve.schemas import Asked, AskedWhy
+    from tuckerkg.serve.engine.engine import Engine
+    from tuckerkg.serve.schemas.asked import Asked, AskedWhy
 
     engine = Engine(run)
     (answers,) = engine.answer([Asked(head="e003", relation="plus2", k=10, typed=False)])
-    assert {int(fact.tail[1:]) for fact in answers} == set(best_of(scorer, 3, 1, 10))
-    explained = engine.explain(AskedWhy(head="e000", relation="plus1", tail="e001"))
-    assert explained["standing"]["score"] == pytest.approx(row_of(scorer, 0, 0)[1], abs=1e-5)
+    assert {int(fact["tail"][1:]) for fact in answers} == set(best_of(scorer, 3, 1, 10))
+    explained = engine.explaining.explain(AskedWhy(head="e000", relation="plus1", tail="e001"))
+    assert explained.standing.score == pytest.approx(row_of(scorer, 0, 0)[1], abs=1e-5)
     engine.close()

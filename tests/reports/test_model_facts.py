@@ -16,7 +16,7 @@ from tuckerkg.config.toml import load_settings
 from tuckerkg.paper.result_file import result_of
 from tuckerkg.reports.html import write_report
 from tuckerkg.reports.run_report import report_of
-from tuckerkg.serve.engine import Engine
+from tuckerkg.serve.engine.engine import Engine
 from tuckerkg.training.callbacks import NullCallback
 
 SMALL = {"kind": "paths", "paths.width": 8, "paths.layers": 3, "train.steps": 12, "train.threads": 1}
@@ -66,11 +66,11 @@ def test_report_and_card_show_it_with_the_parameters(path_run, tmp_path):
 
 def test_the_service_shows_it(path_run):
     engine = Engine(path_run)
-    facts = engine.about.facts
+    facts = engine.page.about.model
     engine.close()
     counts = path_run.counts()
-    assert (facts["layers"], facts["core"]) == ("3", "CP, Eq. (7), relations as the question sees them")
-    assert facts["parameters"] == f"{counts.efp + counts.nfp:,}"
+    assert (facts["layers"], facts["core"]) == (3, "CP, Eq. (7), relations as the question sees them")
+    assert facts["parameters"] == counts.efp + counts.nfp
     assert "encoder" not in facts
 
 

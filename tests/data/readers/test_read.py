@@ -237,8 +237,10 @@ def test_b26_endless_line_is_refused_in_constant_memory(tmp_path: Path) -> None:
 
 
 def test_a_long_line_below_the_limit_is_read(tmp_path: Path) -> None:
-    label = "x" * 900_000
-    assert read_rows(put(tmp_path, f"{label}\tr\tb\n")).heads[0] == label
+    label = "x" * 4_096
+    rest = "y" * 900_000
+    row = put(tmp_path, f"{label}\tr\tb\t{rest}\n")
+    assert read_rows(row, ReadOptions(columns=(1, 2, 3))).heads[0] == label
 
 
 def test_b36_missing_folder_device(tmp_path: Path) -> None:

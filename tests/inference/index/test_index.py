@@ -200,7 +200,7 @@ def test_the_command_line_and_the_service_say_that_sums_are_estimated(toy_run, t
     assert "recall@10 1.000" in CliRunner().invoke(app, words).stderr
     assert "recall@10" not in CliRunner().invoke(app, [*words, "--no-index"]).stderr
     with running(place, "--index") as service:
-        about = json.loads(service.ask("GET", "/api/run")[1])
+        about = json.loads(service.ask("GET", "/api/v1/run")[1])
         assert about["index"]["recall_at_10"] == 1.0
-        assert "estimated" in about["facts"]["index"]
-        assert service.post("/api/predict", {"head": "e003", "relation": "plus1"})[1]["sums"] == "estimated"
+        assert "estimated" in about["model"]["index"]
+        assert service.post("/api/v1/predict", {"head": "e003", "relation": "plus1"})[1]["sums"] == "estimated"

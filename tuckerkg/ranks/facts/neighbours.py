@@ -65,9 +65,10 @@ class Neighbourhoods:
                 f"{layers}"
             )
         if encoder.normalize not in ("relation", "degree"):
+            what = "nothing" if encoder.normalize == "none" else "the degree of a message's source"
             raise SettingsError(
-                f"ranks.fanout: encoder {name} does not divide by what a target's owner knows, the number of its "
-                "messages; choose encoder.normalize=relation or degree"
+                f"ranks.fanout: encoder {name} divides by {what}, and its target's owner only knows how many messages "
+                "there are; choose encoder.normalize=relation or degree"
             )
         if any(phase.messages not in (None, 0.0, 1.0) for phase in settings.phase):
             raise SettingsError("ranks.fanout: says how many messages there are; phase.messages is 0, or left out")

@@ -49,7 +49,7 @@ DESCRIPTIONS = {
     500: "Something went wrong; the log has it under the id",
     503: "Loading, ending, or too busy: Retry-After says when to come again",
 }
-READ = (401, 403, 404, 414, 422, 431, 500, 503)
+READ = (400, 401, 403, 404, 414, 422, 431, 500, 503)
 BODY = (400, 408, 413, 415)
 ROWS = {200: {"content": {formats.CSV: {"schema": {"type": "string"}}, formats.NDJSON: {"schema": {"type": "string"}}}}}
 
