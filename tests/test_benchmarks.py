@@ -141,12 +141,6 @@ def test_questions_are_held_against_plain_pytorch_and_limits(stage):
     json.dumps(line.as_dict())
 
 
-def test_the_rate_of_a_product_is_below_any_machines():
-    from benchmarks.questions import product_rate
-
-    assert 1e8 < product_rate(8, 1) < 1e14
-
-
 @pytest.mark.peers
 def test_pygs_message_passing_has_our_scores():
     from path_questions import path_model, small_graph

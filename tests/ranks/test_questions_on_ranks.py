@@ -89,7 +89,7 @@ def alone(tmp_path_factory):
     return train_here(Group(), [prepared(place).path])[0], place
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [4])
 def test_losses_weights_and_validation_are_those_of_one_process(alone, size, tmp_path):
     run = prepared(tmp_path / "run")
     found = on_ranks(size, train_here, [run.path])
