@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -170,6 +170,3 @@ def message_graph(task: Task, model: Committee) -> MessageGraph:
 def edges_of(task: Task) -> Any:
     """All facts as edges ``[E, 3]``, and their inverses where messages go along them; fact i is edge i, and i + n."""
     return add_inverses(task.triples, task.num_relations) if task.inverses else task.triples
-
-
-Part = Literal["train", "test"]
