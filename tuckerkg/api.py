@@ -263,6 +263,10 @@ def train_to_end(
 
         callback = Progress()
     opened = folder if isinstance(folder, RunFolder) else RunFolder.open(Path(folder))
+    if (kind := settings_of_run(opened).kind) in ("nodes", "graphs"):
+        raise TuckerkgError(
+            f"{opened.path}: puts {kind} into classes; continue it by tuckerkg classify --resume {opened.path}"
+        )
     for member in unfinished_members(opened):
         resume(member, callback, data, log)
     if not complete_blend(opened):

@@ -60,6 +60,7 @@ def test_verbs_about_facts_refuse_it_in_words(trained):
     folder, _ = trained
     for words in (("score", folder / "run", folder / "graph.tsv"), ("export", folder / "run", "v.npz")):
         assert "puts nodes into classes; ask it by predict" in str(invoke(*words).exception)
+    assert "continue it by tuckerkg classify --resume" in str(invoke("train", "--resume", folder / "run").exception)
     assert "there is no node 'p99'" in str(invoke("predict", folder / "run", "--item", "p99").exception)
 
 
