@@ -82,9 +82,7 @@ def test_facts_are_told_from_false_ones_of_the_right_type(run, tmp_path):
         if others:
             false.append((head, relation, int(random.choice(others))))
     judged = run.score(names(run, np.concatenate([test, np.array(false)])))
-    sure = [
-        (fact.verdict == "yes", place < len(test)) for place, fact in enumerate(judged) if fact.verdict != "unsure"
-    ]
+    sure = [(fact.verdict == "yes", place < len(test)) for place, fact in enumerate(judged) if fact.verdict != "unsure"]
     assert np.mean([said == true for said, true in sure]) > 0.8
     assert all((fact.error_rate is None) == (fact.verdict == "unsure") for fact in judged)
     frame = judged.to_frame()
