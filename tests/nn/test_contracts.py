@@ -17,7 +17,7 @@ from tuckerkg.batches import BATCHES
 from tuckerkg.config.build import build_batches, build_model, build_objective
 from tuckerkg.config.settings import REGISTRIES
 from tuckerkg.config.toml import load_settings
-from tuckerkg.inference.run import load
+from tuckerkg.inference.run import Run, load
 from tuckerkg.losses import LOSSES
 from tuckerkg.losses.regularizers import REGULARIZERS
 from tuckerkg.nn.decoders import DECODERS
@@ -102,26 +102,36 @@ def test_every_parameter_gets_a_gradient(encoder, decoder, loss, batch):
         assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "loss", "batch"), ALL)
-def test_trains_saves_loads_evaluates_predicts(tmp_path, encoder, decoder, loss, batch):
+def small_run(encoder, decoder, loss, batch):
+    """Settings of a short training on the toy graph."""
     overrides = {
         **small(encoder, decoder), "loss": loss, "batch": batch,
         "train.epochs": 12.0, "train.evaluate_every": 6.0, "train.lr": 0.03, "train.threads": 1,
     }  # fmt: skip
-    if batch == "subgraph":
-        overrides |= {"batch.triples": 40, "batch.positives": 25}
-    run = api.train(toy_dataset(), out=tmp_path / "run", overrides=overrides, callback=NullCallback())
+    return overrides | ({"batch.triples": 40, "batch.positives": 25} if batch == "subgraph" else {})
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "loss", "batch"), ALL)
+def test_trains_saves_loads_evaluates_predicts(tmp_path, encoder, decoder, loss, batch):
+    settings = load_settings(None, small_run(encoder, decoder, loss, batch))
+    folder = api.train_to_end(api.prepare(toy_dataset(), settings, tmp_path / "run"), NullCallback())
+    run, again = (Run(opened, calibrated=False) for opened in (folder, RunFolder.open(tmp_path / "run")))
     curve = [row["loss"] for row in run.metrics]
     assert curve[-1] < curve[0]
-    again = load(tmp_path / "run")
-    ours, theirs = (
-        run.scorer.scores(torch.tensor([0]), torch.tensor([0])),
-        again.scorer.scores(torch.tensor([0]), torch.tensor([0])),
-    )
+    ours, theirs = (one.scorer.scores(torch.tensor([0]), torch.tensor([0])) for one in (run, again))
     assert torch.equal(ours, theirs)
     assert again.evaluate("test").overall.queries == 2 * len(toy_dataset().test)
     assert again.evaluate("valid").mrr == pytest.approx(run.state["best_mrr"], abs=1e-12)
     assert len(again.predict(head="e000", relation="plus1", k=3)) == 3
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), MODELS)
+def test_answers_have_probabilities(tmp_path, encoder, decoder):
+    overrides = small_run(encoder, decoder, next(iter(LOSSES)), next(iter(BATCHES)))
+    run = api.train(toy_dataset(), out=tmp_path / "run", overrides=overrides, callback=NullCallback())
+    ours, theirs = (one.predict(head="e000", relation="plus1", k=3) for one in (run, load(tmp_path / "run")))
+    assert [answer.probability for answer in ours] == [answer.probability for answer in theirs]
+    assert all(0 < answer.probability < 1 for answer in ours)
 
 
 class StopsAtTheFirstLook(NullCallback):
@@ -135,13 +145,14 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, encoder, de
         **small(encoder, decoder), "train.epochs": 4.0, "train.evaluate_every": 2.0, "train.threads": 1,
         "batch.queries": 16, "dataset": "ring",
     }  # fmt: skip
-    whole = api.train(toy_dataset(), out=tmp_path / "whole", overrides=overrides, callback=NullCallback())
-    stopped = api.prepare(toy_dataset(), load_settings(None, overrides), tmp_path / "stopped")
+    settings = load_settings(None, overrides)
+    whole = api.train_to_end(api.prepare(toy_dataset(), settings, tmp_path / "whole"), NullCallback())
+    stopped = api.prepare(toy_dataset(), settings, tmp_path / "stopped")
     with pytest.raises(TrainingInterrupted):
-        api.resume(stopped, StopsAtTheFirstLook())
-    again = api.resume(RunFolder.open(tmp_path / "stopped"), NullCallback())
-    for name, tensor in whole.folder.checkpoints.newest().weights.items():
-        assert torch.equal(tensor, again.folder.checkpoints.newest().weights[name]), name
+        api.train_to_end(stopped, StopsAtTheFirstLook())
+    again = api.train_to_end(RunFolder.open(tmp_path / "stopped"), NullCallback())
+    for name, tensor in whole.checkpoints.newest().weights.items():
+        assert torch.equal(tensor, again.checkpoints.newest().weights[name]), name
 
 
 def test_every_component_has_a_test_file_that_names_it():

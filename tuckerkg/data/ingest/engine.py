@@ -22,7 +22,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 CHUNK = 1 << 18  # rows fetched at a time
 # The interpreter, its libraries, what they hold of the stage before, and the arrays of a chunk (benchmark "ingest").
 RESERVED = 250_000_000
-SHARE, LEAST = 0.6, 100_000_000
+SHARE, LEAST = 0.5, 100_000_000
 INSTALL = 'DuckDB is not installed; it comes with: pip install "tuckerkg[ingest]"'
 
 
