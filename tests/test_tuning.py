@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
-from tuckerkg import tuning as tune
+from tuckerkg.config.toml import load_settings
 from tuckerkg.data.load import load
 from tuckerkg.errors import NonFiniteError, SettingsError, TuckerkgError
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.training.loop import fit
-from tuckerkg.tuning import Space, load_space, space_files
+from tuckerkg.tuning.search import Search
+from tuckerkg.tuning.spaces import Space, load_space, some_value, space_files
+from tuckerkg.tuning.tune import tune
 
 SMALL = {
     "model.dim": 8,
@@ -30,7 +32,7 @@ def countries():
 
 
 def search(countries, folder, space=LR):
-    return tune.Search("countries-tgcn-tucker", space, countries, folder, SMALL)
+    return Search("countries-tgcn-tucker", space, countries, folder, SMALL)
 
 
 def test_every_trial_is_on_record_best_first(countries, tmp_path):
@@ -80,7 +82,7 @@ def test_a_trial_that_was_cut_off_goes_on_from_its_checkpoint(countries, tmp_pat
         callback.validated = validated
         return fit(folder, callback)
 
-    monkeypatch.setattr(tune, "fit", dies_after_the_first_look)
+    monkeypatch.setattr("tuckerkg.tuning.search.fit", dies_after_the_first_look)
     with pytest.raises(CutOff):
         search(countries, tmp_path).run(1)
     assert len(list(tmp_path.glob("trial-*"))) == 1
@@ -98,7 +100,7 @@ def test_a_trial_in_the_hands_of_another_process_is_left_to_it(countries, tmp_pa
             search(countries, tmp_path)._take_up()
         raise CutOff
 
-    monkeypatch.setattr(tune, "fit", held_meanwhile)
+    monkeypatch.setattr("tuckerkg.tuning.search.fit", held_meanwhile)
     with pytest.raises(CutOff):
         search(countries, tmp_path).run(1)
     assert [trial.state for trial in search(countries, tmp_path).trials()] == ["unfinished"]
@@ -108,7 +110,7 @@ def test_a_diverged_trial_is_told_and_does_not_stop_the_search(countries, tmp_pa
     def diverges(folder, callback):
         raise NonFiniteError("step 3: loss nan")
 
-    monkeypatch.setattr(tune, "fit", diverges)
+    monkeypatch.setattr("tuckerkg.tuning.search.fit", diverges)
     assert search(countries, tmp_path).run(1)[0].state == "diverged"
 
 
@@ -128,8 +130,8 @@ def test_without_optuna_the_message_says_what_to_install(countries, tmp_path, mo
 @pytest.mark.parametrize("file", space_files(), ids=lambda file: file.stem)
 def test_shipped_spaces_fit_the_shipped_experiments(file):
     space = load_space(file.stem)
-    values = {key: tune._some_value(choice) for key, choice in space.vary.items()}
-    assert tune.load_settings("paper-fb15k-237-tgcn-tucker", {**space.fixed, **values})
+    values = {key: some_value(choice) for key, choice in space.vary.items()}
+    assert load_settings("paper-fb15k-237-tgcn-tucker", {**space.fixed, **values})
 
 
 @pytest.mark.parametrize(
@@ -156,15 +158,15 @@ def test_a_space_that_does_not_exist_names_the_nearest(tmp_path):
 
 
 def test_any_dataset_and_a_mapping_make_a_study(countries, tmp_path):
-    study = tune.tune(countries, {"train.lr": [0.01, 0.02]}, trials=2, folder=tmp_path / "study", overrides=SMALL)
+    study = tune(countries, {"train.lr": [0.01, 0.02]}, trials=2, folder=tmp_path / "study", overrides=SMALL)
     assert len(study.trials) == 2
     assert study.best.mrr == max(trial.mrr for trial in study.trials)
     assert "<table>" in study._repr_html_()
-    by_name = tune.tune("countries", LR, trials=1, folder=tmp_path / "named", overrides=SMALL)
+    by_name = tune("countries", LR, trials=1, folder=tmp_path / "named", overrides=SMALL)
     assert by_name.trials[0].state == "complete"
     rows = [f"a{i}\tr{i % 2}\ta{i * 7 % 23}" for i in range(60)]
     (tmp_path / "my.tsv").write_text("\n".join(rows) + "\n")
-    by_path = tune.tune(tmp_path / "my.tsv", LR, trials=1, folder=tmp_path / "own", overrides=SMALL)
+    by_path = tune(tmp_path / "my.tsv", LR, trials=1, folder=tmp_path / "own", overrides=SMALL)
     assert by_path.trials[0].state == "complete"
 
 
@@ -175,5 +177,5 @@ def test_trials_start_where_the_settings_say(countries, tmp_path):
     alone = api.train(countries, encoder="none", overrides=SMALL, out=tmp_path / "alone", callback=NullCallback())
     trained = alone.state["best_mrr"]
     fixed = {**SMALL, "encoder": "none", "start.run": str(alone.path), "train.steps": 1}
-    study = tune.tune(countries, {"train.lr": [1e-9]}, trials=1, folder=tmp_path / "study", overrides=fixed)
+    study = tune(countries, {"train.lr": [1e-9]}, trials=1, folder=tmp_path / "study", overrides=fixed)
     assert study.best.mrr == pytest.approx(trained, abs=1e-3)

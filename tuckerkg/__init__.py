@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from tuckerkg.tasks.run import load_class_run as load_class_run
     from tuckerkg.training.callbacks import Callback as Callback
     from tuckerkg.training.callbacks import NullCallback as NullCallback
-    from tuckerkg.tuning import tune as tune
+    from tuckerkg.tuning.tune import tune as tune
 
 # Public name -> (module, name there). The block above says the same to type checkers; a test compares the two.
 _HOMES: dict[str, tuple[str, str]] = {
@@ -125,7 +125,7 @@ _HOMES: dict[str, tuple[str, str]] = {
         "tasks.classify": {"classify": ""},
         "tasks.run": {"ClassRun": "", "load_class_run": ""},
         "training.callbacks": {"Callback": "", "NullCallback": ""},
-        "tuning": {"tune": ""},
+        "tuning.tune": {"tune": ""},
     }.items()
     for name, attribute in names.items()
 }

@@ -32,7 +32,7 @@ from tuckerkg.serve.schemas.asked import Asked
 from tuckerkg.storage.versions import version_numbers
 from tuckerkg.training.callbacks import NullCallback
 from tuckerkg.training.loop import fit
-from tuckerkg.tuning import tune
+from tuckerkg.tuning.tune import tune
 
 DATA = toy_dataset()
 N, R = len(DATA.entities), len(DATA.relations)

@@ -325,7 +325,7 @@ def tune(
     """
     from tuckerkg.config.toml import parse_override
     from tuckerkg.reports import tables
-    from tuckerkg.tuning import tune as search
+    from tuckerkg.tuning.tune import tune as search
 
     found = search(
         experiment,

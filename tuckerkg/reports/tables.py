@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tuckerkg.reports.comparison import Part, RunComparison
     from tuckerkg.reports.inspection import Inspection
     from tuckerkg.storage.run_before import RunBefore
-    from tuckerkg.tuning import Trial
+    from tuckerkg.tuning.trials import Trial
 
 
 FORMATS = ("table", "tsv", "json")

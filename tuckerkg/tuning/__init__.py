@@ -1,0 +1,1 @@
+"""Settings are searched for, on validation alone."""
