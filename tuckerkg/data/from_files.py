@@ -15,7 +15,8 @@ from tuckerkg.data.labels import Vocabulary
 from tuckerkg.data.read_report import FileReport, ReadReport, report_on
 from tuckerkg.data.readers.delimited import sorted_labels
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import Rows, TripleFile, TripleTable, read_rows, read_titles, write_rejects
+from tuckerkg.data.readers.read import Rows, TripleFile, TripleTable, read_rows, read_titles
+from tuckerkg.data.readers.rejects import write_rejects
 from tuckerkg.data.splitting import first_rows, split_triples
 from tuckerkg.data.triple_sets import SPLITS, Triples, is_among, triple_keys
 from tuckerkg.errors import InputError, Problem

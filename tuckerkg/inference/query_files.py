@@ -17,7 +17,8 @@ from torch import Tensor
 
 from tuckerkg.data.labels import Labels
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import Reject, Rows, TripleTable, read_rows, write_rejects
+from tuckerkg.data.readers.read import Rows, TripleTable, read_rows
+from tuckerkg.data.readers.rejects import Reject, write_rejects
 from tuckerkg.errors import InputError, Problem, UnknownNameError
 from tuckerkg.inference.answers.columns import Answers
 from tuckerkg.types import ProgressFunction

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from tuckerkg.data.dataset import Dataset
 from tuckerkg.data.readers import bytes as textfile
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import read_rows, read_titles, write_rejects
+from tuckerkg.data.readers.read import read_rows, read_titles
+from tuckerkg.data.readers.rejects import write_rejects
 from tuckerkg.errors import InputError
 
 

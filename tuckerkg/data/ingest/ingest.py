@@ -34,7 +34,7 @@ from tuckerkg.data.ingest.triples import Distinct, distinct_triples, join_parts,
 from tuckerkg.data.ingest.work import OVER, Work
 from tuckerkg.data.read_report import FileReport
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import REJECTS_HEADER
+from tuckerkg.data.readers.rejects import REJECTS_HEADER
 from tuckerkg.data.shards import FORMAT, GRAPH, RELATIONS, ShardedGraph, is_sharded
 from tuckerkg.data.triple_sets import SPLITS
 from tuckerkg.errors import InputError, TuckerkgError

@@ -12,7 +12,8 @@ from tuckerkg.data.ingest.arrays import write_by_shard
 from tuckerkg.data.ingest.request import Request, Source
 from tuckerkg.data.readers.blocks import Blocks, read_blocks
 from tuckerkg.data.readers.rdf import WORST_TITLE
-from tuckerkg.data.readers.read import Reject, Rows, reject_line
+from tuckerkg.data.readers.read import Rows
+from tuckerkg.data.readers.rejects import Reject, reject_line
 from tuckerkg.data.shards import shards_of
 from tuckerkg.errors import InputError
 from tuckerkg.types import ProgressFunction

@@ -7,13 +7,11 @@ of which every line is three labels goes from bytes to columns at once, any othe
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,19 +27,20 @@ from tuckerkg.data.readers.bytes import (
     refuse,
     sound_bytes,
 )
-from tuckerkg.data.readers.columns import FIELDS, Layout, find_layout, layout_of
+from tuckerkg.data.readers.columns import Layout, find_layout, layout_of
 from tuckerkg.data.readers.delimited import LabelledColumns, PlainTable, Positions, QuotedTable, Table, clean_columns
+from tuckerkg.data.readers.judge import DELIMITERS, Judge
 from tuckerkg.data.readers.long_labels import refuse_long_labels
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.readers.parquet import is_parquet, read_columns, scan_parquet
 from tuckerkg.data.readers.rdf import Statements, is_rdf, local_name, read_statements
-from tuckerkg.errors import InputError, Problem, printable
+from tuckerkg.data.readers.rejects import Reject
+from tuckerkg.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-DELIMITERS = {"tab": "\t", "comma": ",", "space": " ", "semicolon": ";", "pipe": "|"}
 OTHER_FORMATS = (
     ".json",
     ".jsonld",
@@ -54,7 +53,6 @@ OTHER_FORMATS = (
     ".pkl",
     ".pt",
 )
-REJECTS_HEADER = "file\tline\treason\trow"
 SKIP_REMEDY = (
     "Nothing was written. Mend the rows, or pass --on-error=skip (on_error='skip' in Python) to set them aside and go "
     "on."
@@ -75,14 +73,6 @@ class TripleTable:
 
     frame: pl.DataFrame
     shown: str
-
-
-@dataclass(frozen=True)
-class Reject:
-    """A row set aside, with its original text."""
-
-    problem: Problem
-    raw: str
 
 
 @dataclass(frozen=True)
@@ -267,7 +257,7 @@ def judged_table(table: Table, text: TextFile, layout: Layout, options: ReadOpti
     wanted = ~table.blank & ~comments
     if layout.header_row is not None:
         wanted[: layout.header_row + 1] = False
-    judge = _Judge(table, text, layout)
+    judge = Judge(table, text, layout)
     bad = (table.widths != layout.width) | judge.bad_bytes
     bad[list(table.errors)] = True
     good: npt.NDArray[np.int64] = np.flatnonzero(wanted & ~bad)
@@ -314,72 +304,6 @@ def _rows(
     )
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """Says what is wrong with a bad row."""
-
-    table: Table
-    text: TextFile
-    layout: Layout
-
-    @cached_property
-    def bad_bytes(self) -> npt.NDArray[np.bool_]:
-        bad = np.zeros(len(self.table.line_numbers), dtype=np.bool_)
-        if self.text.bad_lines:
-            numbers = np.array(sorted(self.text.bad_lines))
-            first = np.searchsorted(numbers, self.table.line_numbers, "left")
-            bad = first < np.searchsorted(numbers, self.table.last_lines, "right")
-        return bad
-
-    def problem(self, row: int) -> Problem:
-        line, last = int(self.table.line_numbers[row]), int(self.table.last_lines[row])
-        for number in range(line, last + 1):
-            if number in self.text.bad_lines:
-                return self.text.bad_lines[number]
-        if row in self.table.errors:
-            return Problem(self.text.shown, line, *self.table.errors[row])
-        fields = self.table.fields(row)
-        if len(fields) != self.layout.width:
-            what = self._wrong_width(row, len(fields))
-            if not self.text.ends_with_newline and row == len(self.table.line_numbers) - 1:
-                what += " (the last line has no line end: the file may be cut off)"
-            return Problem(self.text.shown, line, 1, what)
-        return Problem(self.text.shown, line, *self._empty_field(fields))
-
-    def _wrong_width(self, row: int, found: int) -> str:
-        delimiter = self.table.delimiter
-        name = _delimiter_name(delimiter)
-        width = self.layout.width
-        if found == 1:
-            raw = self.table.raw(row)
-            for other in ("\t", ",", ";", "|", " "):
-                if other != delimiter and raw.count(other) >= width - 1:
-                    word = _delimiter_name(other)
-                    return (
-                        f"0 {name}s found but {raw.count(other)} {word}s, {width - 1} {name}s expected; "
-                        f"if {word}s separate the columns pass --delimiter {word}"
-                    )
-            return f"0 {name}s found, {width - 1} expected (head, relation, tail); is the delimiter another one?"
-        columns = f"{found} columns found, {width} expected"
-        if found > width == len(FIELDS):
-            example = "--columns 1,2,3 (columns=(1, 2, 3) in Python)"
-            return f"{columns} (head, relation, tail); choose three with --columns, for example {example}"
-        expected = "head, relation, tail" if width == len(FIELDS) else "as in the first row"
-        return f"{columns} ({expected}); complete the row"
-
-    def _empty_field(self, fields: list[str]) -> tuple[int, str]:
-        for name, pick in zip(FIELDS, self.layout.picks, strict=True):
-            if not fields[pick].strip():
-                kind = "white space only" if fields[pick] else "empty"
-                column = sum(len(before) + 1 for before in fields[:pick]) + 1
-                return column, f"the {name} is {kind}, a label was expected; fill it in or remove the row"
-        return 1, "a label is white space only; fill it in or remove the row"
-
-
-def _delimiter_name(delimiter: str) -> str:
-    return next((name for name, character in DELIMITERS.items() if character == delimiter), repr(delimiter))
-
-
 def read_titles(source: str | os.PathLike[str] | TripleFile, limits: Limits | None = None) -> dict[str, str]:
     """Readable names: lines of a label, a tab and a title. Of two titles for a label the first holds."""
     file = source if isinstance(source, TripleFile) else TripleFile(Path(source), str(source))
@@ -398,23 +322,3 @@ def read_titles(source: str | os.PathLike[str] | TripleFile, limits: Limits | No
     if problems:
         raise InputError(problems)
     return titles
-
-
-def reject_line(reject: Reject) -> str:
-    """A row set aside as a line of TSV."""
-    problem = reject.problem
-    # As a JSON string the row cannot start a formula in a spreadsheet, and its control characters are harmless.
-    cells: list[Any] = [problem.file, problem.line, problem.what, json.dumps(reject.raw, ensure_ascii=False)]
-    return "\t".join(printable(str(cell)).replace("\n", "\\n").replace("\t", "\\t") for cell in cells)
-
-
-def write_rejects(path: Path, rejects: Sequence[Reject]) -> None:
-    """Write rows set aside as TSV: file, line, reason, and the row as a JSON string."""
-    rows = [REJECTS_HEADER, *map(reject_line, rejects)]
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text("\n".join(rows) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        refuse(str(path), f"rejected rows cannot be written: {error.strerror}; name another file")

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from tuckerkg.config.build import build_embedding_model, build_loss
 from tuckerkg.data.readers.options import ReadOptions
-from tuckerkg.data.readers.read import Rows, TripleTable, read_rows, write_rejects
+from tuckerkg.data.readers.read import Rows, TripleTable, read_rows
+from tuckerkg.data.readers.rejects import write_rejects
 from tuckerkg.data.triple_sets import rows_among
 from tuckerkg.errors import InputError, Problem, TuckerkgError, UnknownNameError
 from tuckerkg.inference.adding.fold_in import STEPS, fold_in, start_rows
