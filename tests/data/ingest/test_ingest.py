@@ -289,7 +289,7 @@ def test_the_limits_are_handed_on(tmp_path: Path) -> None:
     )
     engine.close()
     assert found["memory"][0] == "476.8 MiB"  # 500 MB: the rest is the interpreter's and the arrays'
-    assert [database_memory(size * 10**6) // 10**6 for size in (300, 500, 8000)] == [100, 250, 4800]
+    assert [database_memory(size * 10**6) // 10**6 for size in (300, 500, 8000)] == [100, 250, 4000]
     assert found["threads"][0] == 1
     assert found["place"][0] == str(tmp_path / "spill")
 
