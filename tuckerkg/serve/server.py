@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
 SEND_BYTES = 1 << 17  # of an answer that the system keeps for a connection
+PIECE_BYTES = 1 << 14  # of a request that are parsed at once
 PARTING_SECONDS = 0.5  # in which kept connections still get answers, which close them
 
 
@@ -75,9 +77,14 @@ class PatientProtocol(H11Protocol):
             self._write_clock = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with a problem as any other, and close the connection."""
+        """Answer what is not HTTP, or has no end, with a problem as any other, and close the connection."""
         number = secrets.token_hex(8)
-        body = json.dumps(Refused(400, f"this is not HTTP/1.1: {msg}").as_dict(number)).encode()
+        most = self.config.h11_max_incomplete_event_size or 0
+        too_long = self.conn.our_state is h11.IDLE and len(self.conn.trailing_data[0]) > most
+        refused = Refused(400, f"this is not HTTP/1.1: {msg}")
+        if too_long:
+            refused = Refused(431, f"the head has no end within {most:,} bytes")
+        body = json.dumps(refused.as_dict(number)).encode()
         headers = {
             **HEADERS,
             "content-type": problems.MEDIA_TYPE,
@@ -86,7 +93,8 @@ class PatientProtocol(H11Protocol):
             "connection": "close",
         }
         lines = [(name.encode(), value.encode()) for name, value in headers.items()]
-        parts = (h11.Response(status_code=400, headers=lines, reason=b"Bad Request"), h11.Data(data=body))
+        reason = HTTPStatus(refused.status).phrase.encode()
+        parts = (h11.Response(status_code=refused.status, headers=lines, reason=reason), h11.Data(data=body))
         for part in (*parts, h11.EndOfMessage()):
             if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.SEND_BODY, h11.DONE):
                 self.transport.write(self.conn.send(part) or b"")
@@ -106,7 +114,11 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stop the clock once the head is complete; start it for a part of the next one, once."""
-        super().data_received(data)
+        # h11 counts the bytes of a line only while its end is missing: what comes at once is parsed in pieces, so that
+        # a chunk's extensions, which nothing else limits, and heads are refused at the same length however they arrive.
+        for first in range(0, len(data), PIECE_BYTES):
+            if not self.transport.is_closing():
+                super().data_received(data[first : first + PIECE_BYTES])
         if self.conn.their_state is h11.IDLE:
             self._start()
         else:
