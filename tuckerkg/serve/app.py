@@ -37,6 +37,7 @@ def make_app(
     service: Service,
     *,
     hosts: Iterable[str] = LOOPBACK,
+    origins: Iterable[str] = (),
     log: LogFunction = ignore,
     access_log: Callable[[dict[str, Any]], None] | None = None,
 ) -> Guard:
@@ -73,6 +74,7 @@ def make_app(
         streams=[route.path_regex.pattern for route in posted if route.path in jobs.STREAMS],
         deletes=[route.path_regex.pattern for route in api if "DELETE" in (route.methods or ())],
         hosts=hosts,
+        origins=origins,
         access=service.access,
         limits=service.limits,
         metrics=service.metrics,

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.serve import problems
-from tuckerkg.serve.access import Access, check_token
+from tuckerkg.serve.access import Access, check_token, checked_origins
 from tuckerkg.serve.app import make_app
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import HEADERS, LOOPBACK, Guard
@@ -202,6 +202,7 @@ class Door:
         token_file: tokens of several clients, with names and roles.
         training: who may decide may train, too.
         names: further Host names that clients use, for instance that of a proxy.
+        origins: pages from elsewhere whose scripts may ask.
     """
 
     host: str = "127.0.0.1"
@@ -210,6 +211,7 @@ class Door:
     token_file: Path | None = None
     training: bool = False
     names: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -218,6 +220,7 @@ class Door:
 
     def access(self) -> Access:
         """Who may come in. Raises TuckerkgError."""
+        checked_origins(self.origins)
         return Access(self.token, self.token_file, training=self.training)
 
     def open(self) -> socket.socket:
@@ -294,7 +297,8 @@ def serve(
         on_ready=on_ready,
         on_failure=end,
     )
-    guard = make_app(service, hosts={*LOOPBACK, door.host, *door.names}, log=log, access_log=access_log)
+    hosts, origins = {*LOOPBACK, door.host, *door.names}, checked_origins(door.origins)
+    guard = make_app(service, hosts=hosts, origins=origins, log=log, access_log=access_log)
     server = PartingServer(config_of(guard, limits), guard, service)
     server.run([listener])
     return int(failed)
@@ -317,7 +321,8 @@ def serve_classes(
         log(str(error))
         return 1
     hosts = {*LOOPBACK, door.host, *door.names}
-    guard = class_app(run, access, hosts=hosts, limits=limits, log=log, access_log=access_log)
+    origins = checked_origins(door.origins)
+    guard = class_app(run, access, hosts=hosts, origins=origins, limits=limits, log=log, access_log=access_log)
     on_ready()
     PartingServer(config_of(guard, limits), guard, None).run([listener])
     return 0

@@ -162,3 +162,13 @@ def test_without_vectors_what_is_near_shares_neighbours(path_run):
     similarities = [each.similarity for each in found.entities]
     assert similarities == sorted(similarities, reverse=True)
     assert all(0.0 < each <= 1.0 for each in similarities)
+
+
+@pytest.mark.parametrize("limit", [6, 12])
+def test_an_entity_with_many_facts_leaves_room_for_those_further_out(people, limit):
+    number = int(people.graph.degrees.argmax())
+    assert people.graph.degrees[number] > limit
+    found = people.around.neighbourhood(people.graph.entities.titles[number], 2, limit)
+    assert {each.distance for each in found.entities} == {0, 1, 2}
+    own = people.graph.entities.titles[number]
+    assert sum(own in (fact.head, fact.tail) for fact in found.facts) == limit // 2 < len(found.facts) <= limit

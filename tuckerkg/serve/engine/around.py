@@ -105,6 +105,9 @@ class Around:
     ) -> schemas.Neighbourhood:
         """Up to ``limit`` facts within ``hops`` of an entity, every relation in turn, nearer ones first.
 
+        What is left at a distance is shared evenly with those behind it, so that an entity with many facts does not
+        keep all of them for its own; what a distance has no use for goes to the next one.
+
         Raises:
             NoSuchName: of the entity, or of a relation.
         """
@@ -114,9 +117,11 @@ class Around:
         distances, rows = {start: 0}, dict[int, None]()
         ring = [start]
         for distance in range(1, hops + 1):
-            share = max(1, (limit - len(rows)) // max(1, len(ring)))
+            room = len(rows) + max(1, (limit - len(rows)) // (hops + 1 - distance))
+            share = max(1, (room - len(rows)) // max(1, len(ring)))
             for number in ring:
-                for row in self._varied(number, only)[: min(share, limit - len(rows))]:
+                fresh = [row for row in self._varied(number, only) if row not in rows]
+                for row in fresh[: min(share, room - len(rows), limit - len(rows))]:
                     rows[row] = None
                     for end in (int(graph.triples[row, 0]), int(graph.triples[row, 2])):
                         distances.setdefault(end, distance)

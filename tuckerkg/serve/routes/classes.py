@@ -103,6 +103,7 @@ def class_app(
     access: Access,
     *,
     hosts: Iterable[str] = LOOPBACK,
+    origins: Iterable[str] = (),
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
     access_log: Callable[[dict[str, Any]], None] | None = None,
@@ -116,8 +117,8 @@ def class_app(
     add_handlers(app)
     patterns = [f"^{path}$" for path in BODIES]
     return Guard(
-        app, bodies=patterns, streams=[], deletes=[], hosts=hosts, access=access, limits=limits,
-        metrics=ServiceMetrics(), log=log, access_log=access_log,
+        app, bodies=patterns, streams=[], deletes=[], hosts=hosts, origins=origins, access=access,
+        limits=limits, metrics=ServiceMetrics(), log=log, access_log=access_log,
     )  # fmt: skip
 
 

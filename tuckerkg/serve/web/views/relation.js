@@ -5,7 +5,7 @@ import { copyAs } from "../parts/copying.js";
 import { reliability } from "../parts/charts.js";
 import { openList } from "../parts/missing.js";
 import { Problem, get } from "../service.js";
-import { many, METRICS, number, percent } from "../words.js";
+import { many, METRICS, number, ofType, percent } from "../words.js";
 import { binsOf } from "./model.js";
 import { KINDS } from "./relations.js";
 
@@ -19,7 +19,7 @@ export async function relationView({ parts: [label], signal, place }) {
     make("h1", {}, shown(relation.title, 120)),
     relation.title === relation.label ? null : soft(shown(relation.label)),
     make("p", { class: "lead" }, [many(relation.facts, "fact"), KINDS[relation.kind] ?? relation.kind,
-      found.heads_type && found.tails_type ? `from ${shown(found.heads_type, 60)} to ${shown(found.tails_type, 60)}` : null].filter(Boolean).join(" · ")),
+      found.heads_type && found.tails_type ? `from ${shown(ofType(found.heads_type), 80)} to ${shown(ofType(found.tails_type), 80)}` : null].filter(Boolean).join(" · ")),
     make("section", { class: "listed" }, make("div", { class: "title-row" }, make("h2", {}, "What may be missing"), link("Review one by one", reviewAt({ relation: relation.label }), { class: "button" })), list.element),
     make("div", { class: "columns" },
       make("section", {}, make("h2", {}, "Examples"), make("ul", { class: "facts" }, ...found.examples.map((fact) =>
