@@ -29,7 +29,7 @@ from tuckerkg.serve.access import Access, Caller, WrongTokens
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.problems import REQUEST_ID, UNEXPECTED, Refused, later
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
-from tuckerkg.serve.watching.tracing import tracing
+from tuckerkg.serve.watching.tracing import Tracing
 from tuckerkg.types import LogFunction, ignore
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -84,6 +84,7 @@ class Guard:
         access: who may ask, and for what.
         limits: how much a client may ask.
         metrics: where requests are counted.
+        tracing: makes spans of them.
         log: called with a line about each request that was refused or failed, with the id that the client has.
         access_log: called with what happened to every request.
     """
@@ -100,6 +101,7 @@ class Guard:
         access: Access | None = None,
         limits: Limits = Limits(),  # noqa: B008  (frozen)
         metrics: ServiceMetrics | None = None,
+        tracing: Tracing | None = None,
         log: LogFunction = ignore,
         access_log: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -112,7 +114,7 @@ class Guard:
         self.metrics = metrics or ServiceMetrics()
         self.bearer = HTTPBearer(auto_error=False)
         self.in_flight = 0
-        self.tracing = tracing()
+        self.tracing = tracing or Tracing()
         self.draining = False  # the service ends: whoever is answered now is asked to close the connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,7 +123,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         state = scope["state"] = {**scope.get("state", {}), "id": _id_of(Headers(scope=scope))}
-        answer = _Answer(send, self, state["id"])
+        answer = _Answer(send, self, state)
         clock = time.perf_counter()
         self.in_flight += 1
         self.metrics.in_flight.set(self.in_flight)
@@ -305,9 +307,10 @@ class Guard:
 class _Answer:
     """Sends an answer with the guard's headers, and keeps its status once it is out."""
 
-    def __init__(self, send: Send, guard: Guard, number: str) -> None:
-        self._send, self._guard, self.number = send, guard, number
+    def __init__(self, send: Send, guard: Guard, state: dict[str, Any]) -> None:
+        self._send, self._guard, self._state = send, guard, state
         self.status = self.bytes = 0
+        self.begun = 0.0
         self.closes = False  # the connection ends with this answer
         self.only_head = False  # no body is sent
         self.origin: str | None = None  # of a page from elsewhere that may read it
@@ -317,7 +320,10 @@ class _Answer:
             self.status = message["status"]
             message.setdefault("headers", [])
             headers = MutableHeaders(scope=message)
-            headers[REQUEST_ID] = self.number
+            headers[REQUEST_ID] = self._state["id"]
+            self.begun = time.perf_counter()
+            if "computed" in self._state:
+                self._guard.tracing.part("json", self._state["computed"], self.begun)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             if self.origin is not None:
@@ -331,6 +337,8 @@ class _Answer:
             message = {**message, "body": b""}
         self.bytes += len(message.get("body", b""))
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._guard.tracing.part("write", self.begun, time.perf_counter(), bytes=self.bytes)
 
 
 def _id_of(headers: Headers) -> str:

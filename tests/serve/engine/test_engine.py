@@ -9,7 +9,7 @@ import tuckerkg
 from tuckerkg import api
 from tuckerkg.review.decisions import Decision, Decisions
 from tuckerkg.serve.engine.engine import Engine
-from tuckerkg.serve.engine.listing import Filters
+from tuckerkg.serve.engine.listing import LEAST_TRUSTED, Filters
 from tuckerkg.serve.schemas.asked import Asked, AskedWhy, Triple
 from tuckerkg.training.callbacks import NullCallback
 
@@ -139,6 +139,10 @@ def test_the_proof_names_hidden_facts_and_what_was_said_of_them(people):
     assert first.mean_probability == pytest.approx(sum(chances) / len(chances))
     assert first.true_share == pytest.approx(sum(fact.true for fact in proof.answers[: first.first]) / len(chances))
     assert sum(each.count for each in engine.listing.trust()) == proof.total_answers
+    likes = [fact for fact in proof.answers if fact.relation == "likes"]
+    found = engine.listing.trust("likes")
+    assert sum(each.count for each in found) == len(likes) >= LEAST_TRUSTED
+    assert sum(each.count * each.true for each in found) == pytest.approx(sum(fact.true for fact in likes))
 
 
 def test_whole_questions_are_completed(engine):

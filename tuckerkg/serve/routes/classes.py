@@ -17,6 +17,7 @@ from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import LOOPBACK, Guard
 from tuckerkg.serve.schemas.asked import Name
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
+from tuckerkg.serve.watching.tracing import tracing
 from tuckerkg.tasks.run import ClassRun
 from tuckerkg.types import LogFunction, ignore
 
@@ -118,7 +119,7 @@ def class_app(
     patterns = [f"^{path}$" for path in BODIES]
     return Guard(
         app, bodies=patterns, streams=[], deletes=[], hosts=hosts, origins=origins, access=access,
-        limits=limits, metrics=ServiceMetrics(), log=log, access_log=access_log,
+        limits=limits, metrics=ServiceMetrics(), tracing=tracing(), log=log, access_log=access_log,
     )  # fmt: skip
 
 

@@ -116,7 +116,8 @@ def relations(request: Request, engine: AnEngine, limit: Limit = 100, offset: Of
 def relation(request: Request, engine: AnEngine, relation: Text) -> Response:
     """One relation: its kind, who its heads and tails are, examples, and how well the model knows it."""
     with names_of(engine):
-        return formats.respond(request, formats.as_json(engine.page.relation(relation)), lasting=True)
+        found = engine.page.relation(relation).model_copy(update={"trust": engine.listing.trust(relation)})
+        return formats.respond(request, formats.as_json(found), lasting=True)
 
 
 @router.get("/suggestions", response_model=schemas.Suggestions, responses=LASTING)

@@ -6,7 +6,6 @@ import { reliability } from "../parts/charts.js";
 import { openList } from "../parts/missing.js";
 import { Problem, get } from "../service.js";
 import { many, METRICS, number, ofType, percent } from "../words.js";
-import { binsOf } from "./model.js";
 import { KINDS } from "./relations.js";
 
 export async function relationView({ parts: [label], signal, place }) {
@@ -14,7 +13,6 @@ export async function relationView({ parts: [label], signal, place }) {
   const [about, found] = await Promise.all([get("/run", {}, signal), get("/relation", { relation: label }, signal)]);
   const { relation, figures } = found;
   const list = openList({ relation: relation.label, decided: "no", reasons: true }, about, signal, place);
-  const bins = binsOf(found.calibration);
   return [
     make("h1", {}, shown(relation.title, 120)),
     relation.title === relation.label ? null : soft(shown(relation.label)),
@@ -28,7 +26,7 @@ export async function relationView({ parts: [label], signal, place }) {
         figures ? make("table", {}, make("tbody", {}, ...["mrr", "hits@1", "hits@10", "count"].filter((name) => figures[name] !== undefined && figures[name] !== null).map((name) =>
           make("tr", {}, make("th", { scope: "row", title: METRICS[name] ?? null }, name === "count" ? "hidden facts asked" : name.toUpperCase()), make("td", { class: "number" }, name === "count" ? number(figures[name]) : Number(figures[name]).toFixed(3))))))
           : soft("No hidden fact has this relation, so nothing was measured."),
-        bins.length ? make("figure", {}, reliability(bins)) : null,
+        found.trust?.length ? [make("figure", {}, reliability(found.trust)), soft("Of the links of this relation with a probability, how many are among the hidden facts.")] : null,
         found.thresholds?.yes_from ? soft(`A link of this relation is called true from ${percent(found.thresholds.yes_from)}.`) : null)),
     copyAs("/relation", { query: { relation: relation.label } }),
   ];
