@@ -20,6 +20,7 @@ VIEWS = {
     "relation": "#/relation/borders",
     "runs": "#/runs",
     "model": "#/model",
+    "map": "#/map?q=ger",
     "changes": "#/changes",
 }
 
@@ -172,6 +173,28 @@ def test_the_curve_of_training_begins_at_zero(windows, countries):
     labels = page.locator("svg.chart").first.locator("text.label").all_text_contents()
     assert "0.00" in labels or "0.000" in labels
     assert "MRR" in page.locator("main").inner_text()
+
+
+def test_a_map_shows_entities_and_lights_up_what_is_searched(windows, countries):
+    page = windows.open(countries, "#/map")
+    page.wait_for_selector(".entity-map circle")
+    about = page.evaluate("fetch('/api/v1/run').then((a) => a.json()).then((run) => run.counts.entities)")
+    assert page.locator(".entity-map circle").count() == min(about, 1_000)
+    assert page.locator(".entity-map circle.lit").count() == 0
+    page.get_by_label("Light up").fill("german")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".entity-map text.lit-name:has-text('Germany')")
+    page.goto(f"{countries.address}/#/entity/France")
+    page.get_by_role("link", name="On the map").click()
+    page.wait_for_selector(".entity-map text.lit-name:has-text('France')")
+    assert page.locator(".entity-map circle.lit").count() == 1
+    before = page.locator(".entity-map").get_attribute("viewBox")
+    page.get_by_role("button", name="Zoom in").click()
+    assert page.locator(".entity-map").get_attribute("viewBox") != before
+    keep(page, "map")
+    page.locator(".entity-map a:has(circle.lit)").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:text-is('France')")
 
 
 def test_back_leads_to_the_place_that_was_left(windows, countries):

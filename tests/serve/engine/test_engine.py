@@ -7,6 +7,7 @@ import pytest
 
 import tuckerkg
 from tuckerkg import api
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.review.decisions import Decision, Decisions
 from tuckerkg.serve.engine.engine import Engine
 from tuckerkg.serve.engine.listing import LEAST_TRUSTED, Filters
@@ -166,6 +167,21 @@ def test_without_vectors_what_is_near_shares_neighbours(path_run):
     similarities = [each.similarity for each in found.entities]
     assert similarities == sorted(similarities, reverse=True)
     assert all(0.0 < each <= 1.0 for each in similarities)
+
+
+def test_a_map_has_the_entities_with_most_facts_and_the_one_that_is_named(engine, people, path_run):
+    found = people.around.plane(5)
+    most = np.sort(people.graph.degrees)[::-1][:5].tolist()
+    assert [each.facts for each in found.entities] == most
+    assert found.total == len(people.run.entities)
+    rare = people.graph.entities.titles[int(people.graph.degrees.argmin())]
+    assert rare not in [each.title for each in found.entities]
+    assert [each.title for each in people.around.plane(5, rare).entities][-1] == rare
+    assert len(engine.around.plane(1_000).entities) == len(engine.run.entities)
+    other = Engine(path_run)
+    with pytest.raises(TuckerkgError, match="no vectors"):
+        other.around.plane(5)
+    other.close()
 
 
 @pytest.mark.parametrize("limit", [6, 12])

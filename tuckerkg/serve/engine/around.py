@@ -8,7 +8,9 @@ from typing import Literal
 import numpy as np
 import torch
 
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.contracts import HasVectors
+from tuckerkg.serve.engine.flat import in_plane
 from tuckerkg.serve.engine.graph import GraphView, next_offset
 from tuckerkg.serve.engine.names import folded
 from tuckerkg.serve.schemas import graph as schemas
@@ -170,6 +172,32 @@ class Around:
             entity=self.graph.entity(number),
             by=by,
             entities=found,
+        )
+
+    def plane(self, limit: int, name: str | None = None) -> schemas.Plane:
+        """The entities with most facts, and one by name, where their vectors lie in a plane.
+
+        Raises:
+            TuckerkgError: the run has no vectors.
+            NoSuchName: of the entity.
+        """
+        vectors = self._unit_vectors
+        if vectors is None:
+            raise TuckerkgError(
+                "this run has no vectors of entities: its answers come from paths, or from several runs"
+            )
+        chosen = np.argsort(-self.graph.degrees, kind="stable")[:limit]
+        if name is not None and (wanted := self.graph.entities.id_of(name)) not in chosen:
+            chosen[-1] = wanted
+        places, kept = in_plane(vectors[torch.from_numpy(chosen)])
+        return schemas.Plane(
+            run=self.graph.stamp,
+            entities=[
+                schemas.PlacedEntity(**self.graph.entity(number).model_dump(), x=x, y=y)
+                for number, (x, y) in zip(chosen.tolist(), places.tolist(), strict=True)
+            ],
+            total=len(self.run.entities),
+            variance=kept,
         )
 
     @cached_property

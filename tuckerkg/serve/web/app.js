@@ -12,6 +12,7 @@ import { changesView } from "./views/changes.js";
 import { compareView } from "./views/compare.js";
 import { entityView } from "./views/entity.js";
 import { graphView } from "./views/graph.js";
+import { mapView } from "./views/map.js";
 import { modelView } from "./views/model.js";
 import { problemView } from "./views/problem.js";
 import { relationView } from "./views/relation.js";
@@ -25,7 +26,7 @@ import { acceptFiles } from "./parts/dropping.js";
 
 const VIEWS = {
   "": startView, review: reviewView, graph: graphView, entity: entityView, relations: relationsView, relation: relationView,
-  ask: answersView, why: whyView, runs: runsView, compare: compareView, changes: changesView, model: modelView,
+  ask: answersView, why: whyView, runs: runsView, compare: compareView, changes: changesView, model: modelView, map: mapView,
 };
 const view = document.getElementById("view"), work = document.getElementById("work"), query = document.getElementById("query");
 let running = new AbortController();
