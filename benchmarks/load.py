@@ -25,7 +25,8 @@ from benchmarks import neighbours
 from tuckerkg.storage.run_folder import RunFolder
 
 SECONDS = 10.0  # of each row of the table
-UNBOUNDED = 1_000_000_000  # seconds of computing: the load is that of many clients, and comes from one address
+# The load is that of many clients, and comes from one address: its budget and its queue are those of many.
+MANY = ("--limit", "budget=1000000000", "--limit", "waiting=1000")
 CLIENTS = (1, 16, 64)
 
 
@@ -37,7 +38,7 @@ class Load:
         self.times: list[float] = []
         self.statuses: dict[int, int] = {}
 
-    async def run(self, clients: int, seconds: float = SECONDS, requests: int | None = None) -> dict[str, float]:
+    async def run(self, clients: int, seconds: float, requests: int | None = None) -> dict[str, float]:
         self.times, self.statuses = [], {}
         self.left = requests if requests is not None else 1 << 60
         start = time.perf_counter()
@@ -164,15 +165,17 @@ async def slowly(port: int, count: int, seconds: float) -> None:
     await asyncio.gather(*(one() for _ in range(count)))
 
 
-async def measure(run: Path, process: int, port: int, requests: int, joined: bool) -> dict[str, object]:
-    """All rows."""
+async def measure(
+    run: Path, process: int, port: int, *, requests: int, joined: bool, seconds: float
+) -> dict[str, object]:
+    """All rows, each over so many seconds."""
     load = Load(port, questions_of(run, joined))
     await load.run(1, 2.0)
-    rows = [await load.run(clients) for clients in CLIENTS]
-    alone = await load.run(16)
-    slow = asyncio.create_task(slowly(port, 200, 30.0))
+    rows = [await load.run(clients, seconds) for clients in CLIENTS]
+    alone = await load.run(16, seconds)
+    slow = asyncio.create_task(slowly(port, 200, 3 * seconds))
     await asyncio.sleep(2.0)
-    beside = await load.run(16, 25.0)
+    beside = await load.run(16, 2.5 * seconds)
     await slow
     await load.run(16, 600.0, requests=1_000)
     before = memory_mb(process)
@@ -180,6 +183,7 @@ async def measure(run: Path, process: int, port: int, requests: int, joined: boo
     after = memory_mb(process)
     ended = await load.until_told(16, process)
     return {
+        "joined": joined,
         "rows": rows,
         "slow_connections": {"count": 200, "p99_ms_alone": alone["p99_ms"], "p99_ms_beside": beside["p99_ms"]},
         "memory": {"requests": requests, "mb_at_1000": before, "mb_at_end": after, "growth": after / before - 1.0},
@@ -191,16 +195,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--requests", type=int, default=50_000, help="for the growth of memory")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each row")
     parser.add_argument("--not-joined", action="store_true", help="ask for probabilities of the question alone")
     parser.add_argument("--only", choices=("load", "neighbours"), help="one part")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     found: dict[str, object] = {"run": arguments.run.resolve().name}
     if arguments.only != "neighbours":
-        process, port = start(arguments.run, "--limit", f"budget={UNBOUNDED}")
-        joined = not arguments.not_joined
+        process, port = start(arguments.run, *MANY)
+        asked = {"requests": arguments.requests, "joined": not arguments.not_joined, "seconds": arguments.seconds}
         with neighbours.ended(process):
-            found |= asyncio.run(measure(arguments.run, process.pid, port, arguments.requests, joined))
+            found |= asyncio.run(measure(arguments.run, process.pid, port, **asked))
     if arguments.only != "load":
         found |= neighbours.measure(arguments.run, start, memory_mb)
     for row in found.get("rows", []):  # type: ignore[attr-defined]

@@ -1,7 +1,8 @@
-"""Who may ask for what: tokens with names and roles, from a file that may change."""
+"""Who may ask for what: tokens with names and roles, from a file that may change; wrong ones; other origins."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -10,8 +11,9 @@ import pytest
 from services import running
 
 from tuckerkg.errors import TuckerkgError
-from tuckerkg.serve.access import Access, Caller
+from tuckerkg.serve.access import FREE_TRIES, MOST_PAUSES, Access, Caller, WrongTokens, checked_origins
 from tuckerkg.serve.client import Client, ServiceError
+from tuckerkg.serve.middleware import Guard
 from tuckerkg.serve.problems import Refused
 
 ALICE, BOB, CAROL = "a" * 20, "b" * 20, "c" * 20
@@ -81,6 +83,91 @@ def test_a_wrong_file_is_refused_with_its_place(tmp_path, text, said):
     file.write_text(text)
     with pytest.raises(TuckerkgError, match=said):
         Access(file=file)
+
+
+def test_wrong_tokens_wait_longer_each_time_and_few_at_once():
+    now = 0.0
+    wrong = WrongTokens(clock=lambda: now)
+    pauses = []
+    for _ in range(FREE_TRIES + 8):
+        pauses.append(wrong.begin("10.0.0.7"))
+        wrong.end("10.0.0.7")
+    assert pauses[:FREE_TRIES] == [0.0] * FREE_TRIES
+    assert pauses[FREE_TRIES:] == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+    assert wrong.begin("10.0.0.8") == 0.0
+    waiting = [wrong.begin("10.0.0.7") for _ in range(MOST_PAUSES + 1)]
+    assert waiting == [2.0] * MOST_PAUSES + [None]
+    for _ in range(MOST_PAUSES):
+        wrong.end("10.0.0.7")
+    now = 61.0
+    assert wrong.begin("10.0.0.7") == 0.0
+
+
+def test_a_right_token_does_not_wait_behind_wrong_ones():
+    guard = Guard(_ok, access=Access("a" * 32))
+
+    async def status(token):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {token}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/api/x", "headers": headers, "client": ("10.0.0.7", 1)}
+        await guard(scope, None, send)
+        return sent[0]["status"]
+
+    async def several():
+        for _ in range(30):
+            guard.wrong.begin("10.0.0.7")
+            guard.wrong.end("10.0.0.7")
+        waiting = [asyncio.create_task(status("b" * 32)) for _ in range(MOST_PAUSES)]
+        await asyncio.sleep(0)
+        found = await status("a" * 32), await status("c" * 32), any(each.done() for each in waiting)
+        for each in waiting:
+            each.cancel()
+        return found
+
+    assert asyncio.run(several()) == (200, 429, False)
+
+
+async def _ok(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize(
+    "origin", ["notebook.example.org", "ftp://a", "https://a/b", "https://a:x", "*", "null", "https://"]
+)
+def test_what_is_no_origin_is_refused(origin):
+    with pytest.raises(TuckerkgError, match="expected a scheme and a host"):
+        checked_origins([origin])
+    assert checked_origins(["https://Notebook.example.org/", "http://[::1]:8888"]) == {
+        "https://notebook.example.org", "http://[::1]:8888",
+    }  # fmt: skip
+
+
+def test_a_page_of_an_allowed_origin_may_ask_and_no_other(served_run):
+    ours, others = "https://notebook.example.org", "https://example.org"
+    asks = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "cors", "Sec_Fetch_Dest": "empty"}
+    with running(served_run.path, "--allow-origin", ours, token="t" * 32) as found:
+        before = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization"}
+        status, _, given = found.ask("OPTIONS", "/api/v1/predict", Origin=ours, **before, **asks)
+        assert (status, given["access-control-allow-origin"]) == (204, ours)
+        assert "authorization" in given["access-control-allow-headers"]
+        assert "Origin" in given["vary"]
+        assert "access-control-allow-credentials" not in given
+        token = {"Authorization": "Bearer " + "t" * 32}
+        status, _, given = found.ask("GET", "/api/v1/run", Origin=ours, **token, **asks)
+        assert (status, given["access-control-allow-origin"]) == (200, ours)
+        assert "x-request-id" in given["access-control-expose-headers"]
+        assert "Origin" in given["vary"]
+        status, _, given = found.ask("GET", "/api/v1/run", Origin=ours, **asks)
+        assert (status, given["access-control-allow-origin"]) == (401, ours)
+        for origin in (others, ours + ".evil.example", "null"):
+            status, _, given = found.ask("GET", "/api/v1/run", Origin=origin, **token, **asks)
+            assert status == 403
+            assert "access-control-allow-origin" not in given
 
 
 def test_roles_are_kept_over_http(served_run, tmp_path, file):

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from browsing import PHONE, fits, keep, listed, shown
+from services import running
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +21,8 @@ VIEWS = {
     "relation": "#/relation/borders",
     "runs": "#/runs",
     "model": "#/model",
+    "map": "#/map?q=ger",
+    "lately": "#/lately",
     "changes": "#/changes",
 }
 
@@ -172,6 +175,64 @@ def test_the_curve_of_training_begins_at_zero(windows, countries):
     labels = page.locator("svg.chart").first.locator("text.label").all_text_contents()
     assert "0.00" in labels or "0.000" in labels
     assert "MRR" in page.locator("main").inner_text()
+
+
+def test_a_map_shows_entities_and_lights_up_what_is_searched(windows, countries):
+    page = windows.open(countries, "#/map")
+    page.wait_for_selector(".entity-map circle")
+    about = page.evaluate("fetch('/api/v1/run').then((a) => a.json()).then((run) => run.counts.entities)")
+    assert page.locator(".entity-map circle").count() == min(about, 1_000)
+    assert page.locator(".entity-map circle.lit").count() == 0
+    page.get_by_label("Light up").fill("german")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".entity-map text.lit-name:has-text('Germany')")
+    page.goto(f"{countries.address}/#/entity/France")
+    page.get_by_role("link", name="On the map").click()
+    page.wait_for_selector(".entity-map text.lit-name:has-text('France')")
+    assert page.locator(".entity-map circle.lit").count() == 1
+    before = page.locator(".entity-map").get_attribute("viewBox")
+    page.get_by_role("button", name="Zoom in").click()
+    assert page.locator(".entity-map").get_attribute("viewBox") != before
+    keep(page, "map")
+    page.locator(".entity-map a:has(circle.lit)").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:text-is('France')")
+
+
+def test_two_runs_are_asked_the_same_question(windows, countries_run, served_run):
+    with running(countries_run, f"{countries_run}@1", str(served_run.path)) as service:
+        page = windows.open(service, quiet=True)
+        page.wait_for_function("() => !document.getElementById('run').textContent.includes('loading')")
+        page.goto(f"{service.address}/#/compare/France/borders/head")
+        page.wait_for_selector(".answers-beside li")
+        rows = page.locator(".answers-beside li").all_inner_texts()
+        assert len(rows) == 30
+        assert all("same place" in row for row in rows)
+        page.get_by_label("Right").select_option("run")
+        page.wait_for_selector("text=there is no entity 'France'")
+        assert page.locator(".answers-beside li").count() == 15
+        assert "only here" not in page.locator(".beside-runs").inner_text()
+
+
+def test_views_are_kept_and_remembered_by_this_browser_until_they_are_forgotten(windows, countries):
+    page = windows.open(countries, "#/entity/France", quiet=True)  # a name that nobody has is asked for
+    page.get_by_role("button", name="Keep this view").click()
+    page.wait_for_selector("#foot button:has-text('Kept')")
+    page.goto(f"{countries.address}/#/entity/Spain")
+    page.wait_for_selector("h1:text-is('Spain')")
+    page.goto(f"{countries.address}/#/entity/Nowhere")
+    page.wait_for_selector("text=To the start")
+    page.get_by_role("link", name="Kept and lately").click()
+    page.wait_for_selector("h2:text-is('Seen lately')")
+    kept, seen = (page.locator("main ul.facts").nth(place).locator("a").all_inner_texts() for place in (0, 1))
+    assert (kept, seen) == (["France"], ["Spain", "France"])
+    assert fits(page)
+    page.get_by_role("button", name="Forget what was seen").click()
+    page.wait_for_selector("main:has-text('Nothing yet.')")
+    page.get_by_role("button", name="No longer keep France").click()
+    page.wait_for_function("() => !document.querySelector('main ul.facts')")
+    page.goto(f"{countries.address}/#/entity/France")
+    page.wait_for_selector("#foot button:has-text('Keep this view')")
 
 
 def test_back_leads_to_the_place_that_was_left(windows, countries):

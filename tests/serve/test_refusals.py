@@ -251,6 +251,44 @@ def test_b72_double_lengths_and_long_heads_are_refused(service):
     assert service.ask("GET", "/static/app.js", Range="bytes=nonsense")[0] == 200
 
 
+@pytest.mark.parametrize(("size", "status"), [(20_000, 414), (60_000, 431)])
+def test_b72_a_long_address_is_refused_as_such(service, size, status):
+    line = b"GET /api/v1/entities?q=" + b"a" * size + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head, _, body = service.raw(line + b"Connection: close\r\n\r\n", seconds=5).partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert is_problem(json.loads(body), status)
+
+
+def chunked(extension: bytes) -> bytes:
+    """A question in one chunk with an extension, on a connection that ends with the answer."""
+    body = json.dumps({"head": "e000", "relation": "plus1"}).encode()
+    head = POSTED + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + f"{len(body):x}".encode() + extension + b"\r\n" + body + b"\r\n0\r\n\r\n"
+
+
+def test_b72_an_extension_of_a_chunk_may_be_short_and_no_longer_than_a_head(service):
+    assert service.raw(chunked(b";name=value"), seconds=5).startswith(b"HTTP/1.1 200 ")
+    assert service.raw(chunked(b";name=" + b"a" * 100_000), seconds=5).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"GET /health HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n\n",
+     b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n b\r\nConnection: close\r\n\r\n"],
+    ids=["bare LF", "folded"],
+)  # fmt: skip
+def test_b72_old_forms_of_a_head_mean_what_they_meant_or_are_refused(service, request_):
+    """RFC 9112, 2.2 and 5.2: a bare LF may end a line, and folded lines are read as one, or refused."""
+    status = service.raw(request_, seconds=5).split(b" ")[1]
+    assert status in (b"200", b"400")
+
+
+def test_b71_an_origin_of_another_scheme_is_foreign(service):
+    own = f"127.0.0.1:{service.port}"
+    for scheme, status in (("http", 200), ("ftp", 403), ("file", 403)):
+        assert service.ask("GET", "/api/v1/run", Host=own, Origin=f"{scheme}://{own}")[0] == status
+
+
 def test_s6_another_host_needs_a_token():
     check_address("127.0.0.1", None)
     check_address("::1", None)

@@ -56,6 +56,10 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for this host; may be repeated.")
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Pages from elsewhere that may ask, such as https://notebook.example.org; may be repeated."),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Processes that answer; they share one mapped table.", min=1)] = 1,
     device: Annotated[
         str | None, typer.Option(help="Where it computes: cpu, cuda.", show_default="as it was trained, else cpu")
@@ -119,18 +123,16 @@ def serve(
 
     allowed = limits_of(limits, limit or [])
     written = None if access_log is None else AccessLog(access_log)
+    names, origins = tuple(allow_host or ()), tuple(allow_origin or ())
+    door = server.Door(host, port, token, token_file, allow_training, names, origins)
     if any(is_class_run(run) for run in runs):
         if len(runs) > 1 or workers > 1:
             raise TuckerkgError("a run of `classify` is served alone, by one process: give it without other runs")
-        class_door = server.Door(host, port, token, token_file, allow_training, tuple(allow_host or ()))
         of_classes = load_class_run(runs[0], checkpoint)
-        say_ready = partial(say, f"ready: {class_door.address}api/v1/run")
-        served = server.serve_classes(
-            of_classes, class_door, on_ready=say_ready, limits=allowed, log=say, access_log=written
-        )
+        say_ready = partial(say, f"ready: {door.address}api/v1/run")
+        served = server.serve_classes(of_classes, door, on_ready=say_ready, limits=allowed, log=say, access_log=written)
         raise typer.Exit(served)
     sources = named_sources(runs, opened, follow=graph is None)
-    door = server.Door(host, port, token, token_file, allow_training, tuple(allow_host or ()))
     shown = ", ".join(str(run) for run in runs)
     if workers > 1 and not is_worker():
         door.access()  # a wrong file is refused once

@@ -1,10 +1,14 @@
-"""Who may ask for what: tokens with names and roles, and what a caller without one may do."""
+"""Who may ask for what: tokens with names and roles, wrong ones, and pages of other origins."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+import time
 import tomllib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +20,11 @@ from tuckerkg.serve.schemas.service import Role
 
 ROLES: tuple[Role, ...] = get_args(Role)
 SHORTEST = 16  # characters of a token
+ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
+FREE_TRIES = 5  # wrong tokens of an address, before it waits for the answer
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds; each is twice as long as the one before
+FORGOTTEN = 60.0  # seconds without a wrong token, after which an address begins again
+MOST_ADDRESSES, MOST_PAUSES = 10_000, 8
 MAKE_ONE = "python -c 'import secrets; print(secrets.token_urlsafe())'"
 
 
@@ -100,6 +109,56 @@ class Access:
         if not found:
             return None
         return Caller(found[0].name or address, found[0].name, found[0].roles)
+
+
+class WrongTokens:
+    """How long the answer to a wrong token waits: longer each time, and few at once of one address.
+
+    A right token never waits, so that nobody can keep others out who come from the same address, such as a proxy's.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._seen: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and when the last
+        self._waiting: dict[str, int] = {}
+
+    def begin(self, address: str) -> float | None:
+        """One more came: seconds until it is answered, where ``end`` is to follow; None: too many wait already."""
+        now = self.clock()
+        count, last = self._seen.pop(address, (0, now))
+        count = 1 if now - last > FORGOTTEN else count + 1
+        self._seen[address] = count, now
+        while len(self._seen) > MOST_ADDRESSES:
+            self._seen.popitem(last=False)
+        if self._waiting.get(address, 0) >= MOST_PAUSES:
+            return None
+        self._waiting[address] = self._waiting.get(address, 0) + 1
+        doublings = min(count - FREE_TRIES - 1, 10)
+        return 0.0 if doublings < 0 else min(LONGEST_PAUSE, FIRST_PAUSE * 2**doublings)
+
+    def end(self, address: str) -> None:
+        """The wait is over."""
+        self._waiting[address] -= 1
+        if not self._waiting[address]:
+            del self._waiting[address]
+
+
+def checked_origins(origins: Iterable[str]) -> frozenset[str]:
+    """Origins of pages that may ask from elsewhere.
+
+    Raises:
+        TuckerkgError: one is no scheme, host and port alone.
+    """
+    found = frozenset(each.lower().rstrip("/") for each in origins)
+    for each in found:
+        if not ORIGIN.fullmatch(each):
+            raise TuckerkgError(
+                f"--allow-origin {printable(each)}: expected a scheme and a host, such as https://notebook.example.org"
+            )
+    return found
 
 
 def read_tokens(path: Path) -> list[Token]:

@@ -37,6 +37,7 @@ def make_app(
     service: Service,
     *,
     hosts: Iterable[str] = LOOPBACK,
+    origins: Iterable[str] = (),
     log: LogFunction = ignore,
     access_log: Callable[[dict[str, Any]], None] | None = None,
 ) -> Guard:
@@ -73,9 +74,11 @@ def make_app(
         streams=[route.path_regex.pattern for route in posted if route.path in jobs.STREAMS],
         deletes=[route.path_regex.pattern for route in api if "DELETE" in (route.methods or ())],
         hosts=hosts,
+        origins=origins,
         access=service.access,
         limits=service.limits,
         metrics=service.metrics,
+        tracing=service.tracing,
         log=log,
         access_log=access_log,
     )
@@ -111,7 +114,7 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_document(app: FastAPI, service: Service) -> None:
-    """Serve the OpenAPI document, made once."""
+    """Serve the OpenAPI document, made once, with examples that the first run can answer."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -128,6 +131,10 @@ def _add_document(app: FastAPI, service: Service) -> None:
                         if "security" in operation:
                             operation["security"] = [{}, *operation["security"]]
             app.openapi_schema = made
+        engine = service.slots[service.default].engine if service.default else None
+        if engine is not None:
+            first = engine.graph.named(*engine.graph.triples[0].tolist())
+            _add_examples(app.openapi_schema, *(first[f"{each}_label"] for each in ("head", "relation", "tail")))
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
@@ -136,6 +143,29 @@ def _add_document(app: FastAPI, service: Service) -> None:
     def openapi(request: Request) -> Response:
         """The document of this API."""
         return formats.respond(request, json.dumps(document()).encode(), lasting=True)
+
+
+def _add_examples(document: dict[str, Any], head: str, relation: str, tail: str) -> None:
+    """Examples for bodies and parameters, out of one fact of the graph."""
+    question = {"head": head, "relation": relation}
+    fact = question | {"tail": tail}
+    bodies: dict[str, dict[str, Any]] = {
+        "Asked": question | {"k": 3},
+        "AskedBatch": {"questions": [question, {"relation": relation, "tail": tail}]},
+        "AskedFacts": {"facts": [fact]},
+        "AskedWhy": fact,
+        "DecidedFacts": {"decisions": [fact | {"choice": "accept"}], "by": "me"},
+        "AskedUndo": {"by": "me"},
+        "AskedJob": {"kind": "missing"},
+    }
+    for name, example in bodies.items():
+        document["components"]["schemas"][name]["examples"] = [example]
+    values = {"entity": head, "relation": relation, "q": head}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter.get("required") and parameter["name"] in values:
+                    parameter["example"] = values[parameter["name"]]
 
 
 def _inlined(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:

@@ -20,15 +20,16 @@ from typing import Any, NoReturn
 from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuckerkg.errors import printable
 from tuckerkg.serve import problems
-from tuckerkg.serve.access import Access, Caller
+from tuckerkg.serve.access import Access, Caller, WrongTokens
 from tuckerkg.serve.limits import Limits
-from tuckerkg.serve.problems import REQUEST_ID, UNEXPECTED, Refused
+from tuckerkg.serve.problems import REQUEST_ID, UNEXPECTED, Refused, later
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
-from tuckerkg.serve.watching.tracing import tracing
+from tuckerkg.serve.watching.tracing import Tracing
 from tuckerkg.types import LogFunction, ignore
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -43,6 +44,13 @@ HEADERS = {
 }
 DISCARDED_BODIES = 8  # of the largest size, and
 DISCARDED_SECONDS = 1.0  # that a body which is too large is read for, unkept
+# What a page of an allowed origin may send, and read of an answer.
+ASKED_BY_PAGES = {
+    "access-control-allow-methods": "GET, HEAD, POST, DELETE",
+    "access-control-allow-headers": "authorization, content-type, accept, if-none-match, x-request-id, traceparent",
+    "access-control-max-age": "600",
+}
+READ_BY_PAGES = "x-request-id, etag, location, retry-after, ratelimit, ratelimit-policy, content-disposition"
 SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 
 _log = logging.getLogger("tuckerkg.serve")
@@ -72,9 +80,11 @@ class Guard:
         streams: patterns of those whose body the application reads itself.
         deletes: patterns of the paths that take DELETE.
         hosts: the Host names that are served, in any case.
+        origins: pages from elsewhere that may ask, by scheme, host and port.
         access: who may ask, and for what.
         limits: how much a client may ask.
         metrics: where requests are counted.
+        tracing: makes spans of them.
         log: called with a line about each request that was refused or failed, with the id that the client has.
         access_log: called with what happened to every request.
     """
@@ -87,21 +97,24 @@ class Guard:
         streams: Iterable[str] = (),
         deletes: Iterable[str] = (),
         hosts: Iterable[str] = LOOPBACK,
+        origins: Iterable[str] = (),
         access: Access | None = None,
         limits: Limits = Limits(),  # noqa: B008  (frozen)
         metrics: ServiceMetrics | None = None,
+        tracing: Tracing | None = None,
         log: LogFunction = ignore,
         access_log: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.log, self.access_log = log, access_log
         self.app = app
         self.bodies, self.streams, self.deletes = (_compiled(each) for each in (bodies, streams, deletes))
-        self.hosts = frozenset(host.lower() for host in hosts)
+        self.hosts, self.origins = frozenset(host.lower() for host in hosts), frozenset(origins)
+        self.wrong = WrongTokens()
         self.access, self.limits = access or Access(), limits
         self.metrics = metrics or ServiceMetrics()
         self.bearer = HTTPBearer(auto_error=False)
         self.in_flight = 0
-        self.tracing = tracing()
+        self.tracing = tracing or Tracing()
         self.draining = False  # the service ends: whoever is answered now is asked to close the connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,7 +123,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         state = scope["state"] = {**scope.get("state", {}), "id": _id_of(Headers(scope=scope))}
-        answer = _Answer(send, self, state["id"])
+        answer = _Answer(send, self, state)
         clock = time.perf_counter()
         self.in_flight += 1
         self.metrics.in_flight.set(self.in_flight)
@@ -173,13 +186,11 @@ class Guard:
         method, path = scope["method"], scope["path"]
         if method == "HEAD":  # as GET answers, whose routes need not know of it
             answer.only_head = True
-        if self.in_flight > self.limits.in_flight:
-            raise Refused(503, f"{self.limits.in_flight} requests are at work already; try again", "overloaded")
-        if len(scope.get("raw_path", b"") or b"") + len(scope.get("query_string", b"")) > self.limits.target_bytes:
-            raise Refused(414, f"path and query may have {self.limits.target_bytes:,} bytes")
-        if sum(len(name) + len(value) for name, value in headers.raw) > self.limits.head_bytes:
-            raise Refused(431, f"the head may have {self.limits.head_bytes:,} bytes")
-        self._check_origin(headers, method)
+        self._check_room(scope, headers)
+        answer.origin = self._check_origin(headers, method)
+        if answer.origin and method == "OPTIONS" and "access-control-request-method" in headers:
+            await Response(None, 204, ASKED_BY_PAGES)(scope, receive, answer.send)
+            return
         scope["state"]["caller"] = await self._caller(scope)
         if self.draining and path in ("/ready", "/readyz"):
             raise Refused(503, "the service is ending", "ending")
@@ -197,17 +208,30 @@ class Guard:
             scope["headers"].append((b"content-type", b"application/json"))  # of a body that says nothing
         await self.app(scope, receive, answer.send)
 
-    def _check_origin(self, headers: Headers, method: str) -> None:
+    def _check_room(self, scope: Scope, headers: Headers) -> None:
+        if self.in_flight > self.limits.in_flight:
+            raise Refused(503, f"{self.limits.in_flight} requests are at work already; try again", "overloaded")
+        if len(scope.get("raw_path", b"") or b"") + len(scope.get("query_string", b"")) > self.limits.target_bytes:
+            raise Refused(414, f"path and query may have {self.limits.target_bytes:,} bytes")
+        if sum(len(name) + len(value) for name, value in headers.raw) > self.limits.head_bytes:
+            raise Refused(431, f"the head may have {self.limits.head_bytes:,} bytes")
+
+    def _check_origin(self, headers: Headers, method: str) -> str | None:
+        """Refuse other hosts and pages; the origin of a page from elsewhere that may ask."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _host_name(hosts[0]) not in self.hosts:
             raise Refused(403, "this Host is not served; --allow-host names a further one", "host-not-served")
         ours = (f"http://{hosts[0]}", f"https://{hosts[0]}")
-        foreign = any(origin not in ours for origin in headers.getlist("origin"))
+        origins = headers.getlist("origin")
+        if len(origins) == 1 and origins[0] in self.origins:
+            return origins[0]
+        foreign = any(origin not in ours for origin in origins)
         followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
         # A link on another page opens this one; what that page's scripts ask, or frame, is refused.
         if foreign or not (own or (followed and method in ("GET", "HEAD"))):
             raise Refused(403, "requests from other pages are not answered", "other-page")
+        return None
 
     async def _caller(self, scope: Scope) -> Caller:
         address = (scope.get("client") or ("-",))[0]
@@ -216,9 +240,21 @@ class Guard:
         given = await self.bearer(Request(scope))
         found = self.access.caller(None if given is None else given.credentials, address)
         if found is None:
+            if given is not None:
+                await self._let_wait(address)
             raise Refused(401, "a token is needed: Authorization: Bearer TOKEN", "token-needed")
         found.need("read")
         return found
+
+    async def _let_wait(self, address: str) -> None:
+        """Who sends one wrong token after another gets its answers later. Raises Refused."""
+        seconds = self.wrong.begin(address)
+        if seconds is None:
+            raise later(429, "many wrong tokens came from your address: wait", "wrong-tokens", 5.0)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.wrong.end(address)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         if any(coding != "identity" for coding in headers.getlist("content-encoding")):
@@ -271,26 +307,38 @@ class Guard:
 class _Answer:
     """Sends an answer with the guard's headers, and keeps its status once it is out."""
 
-    def __init__(self, send: Send, guard: Guard, number: str) -> None:
-        self._send, self._guard, self.number = send, guard, number
+    def __init__(self, send: Send, guard: Guard, state: dict[str, Any]) -> None:
+        self._send, self._guard, self._state = send, guard, state
         self.status = self.bytes = 0
+        self.begun = 0.0
         self.closes = False  # the connection ends with this answer
         self.only_head = False  # no body is sent
+        self.origin: str | None = None  # of a page from elsewhere that may read it
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message.setdefault("headers", [])
             headers = MutableHeaders(scope=message)
-            headers[REQUEST_ID] = self.number
+            headers[REQUEST_ID] = self._state["id"]
+            self.begun = time.perf_counter()
+            if "computed" in self._state:
+                self._guard.tracing.part("json", self._state["computed"], self.begun)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
+            if self.origin is not None:
+                headers["access-control-allow-origin"] = self.origin
+                headers["access-control-expose-headers"] = READ_BY_PAGES
+            if self._guard.origins:
+                headers.add_vary_header("Origin")
             if self._guard.draining or self.closes:
                 headers.setdefault("connection", "close")
         elif self.only_head and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         self.bytes += len(message.get("body", b""))
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._guard.tracing.part("write", self.begun, time.perf_counter(), bytes=self.bytes)
 
 
 def _id_of(headers: Headers) -> str:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.serve import problems
-from tuckerkg.serve.access import Access, check_token
+from tuckerkg.serve.access import Access, check_token, checked_origins
 from tuckerkg.serve.app import make_app
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import HEADERS, LOOPBACK, Guard
@@ -33,6 +34,7 @@ from tuckerkg.types import LogFunction, ignore
 
 DRAIN_SECONDS = 10
 SEND_BYTES = 1 << 17  # of an answer that the system keeps for a connection
+PIECE_BYTES = 1 << 14  # of a request that are parsed at once
 PARTING_SECONDS = 0.5  # in which kept connections still get answers, which close them
 
 
@@ -75,9 +77,14 @@ class PatientProtocol(H11Protocol):
             self._write_clock = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with a problem as any other, and close the connection."""
+        """Answer what is not HTTP, or has no end, with a problem as any other, and close the connection."""
         number = secrets.token_hex(8)
-        body = json.dumps(Refused(400, f"this is not HTTP/1.1: {msg}").as_dict(number)).encode()
+        most = self.config.h11_max_incomplete_event_size or 0
+        too_long = self.conn.our_state is h11.IDLE and len(self.conn.trailing_data[0]) > most
+        refused = Refused(400, f"this is not HTTP/1.1: {msg}")
+        if too_long:
+            refused = Refused(431, f"the head has no end within {most:,} bytes")
+        body = json.dumps(refused.as_dict(number)).encode()
         headers = {
             **HEADERS,
             "content-type": problems.MEDIA_TYPE,
@@ -86,7 +93,8 @@ class PatientProtocol(H11Protocol):
             "connection": "close",
         }
         lines = [(name.encode(), value.encode()) for name, value in headers.items()]
-        parts = (h11.Response(status_code=400, headers=lines, reason=b"Bad Request"), h11.Data(data=body))
+        reason = HTTPStatus(refused.status).phrase.encode()
+        parts = (h11.Response(status_code=refused.status, headers=lines, reason=reason), h11.Data(data=body))
         for part in (*parts, h11.EndOfMessage()):
             if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.SEND_BODY, h11.DONE):
                 self.transport.write(self.conn.send(part) or b"")
@@ -106,7 +114,11 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stop the clock once the head is complete; start it for a part of the next one, once."""
-        super().data_received(data)
+        # h11 counts the bytes of a line only while its end is missing: what comes at once is parsed in pieces, so that
+        # a chunk's extensions, which nothing else limits, and heads are refused at the same length however they arrive.
+        for first in range(0, len(data), PIECE_BYTES):
+            if not self.transport.is_closing():
+                super().data_received(data[first : first + PIECE_BYTES])
         if self.conn.their_state is h11.IDLE:
             self._start()
         else:
@@ -190,6 +202,7 @@ class Door:
         token_file: tokens of several clients, with names and roles.
         training: who may decide may train, too.
         names: further Host names that clients use, for instance that of a proxy.
+        origins: pages from elsewhere whose scripts may ask.
     """
 
     host: str = "127.0.0.1"
@@ -198,6 +211,7 @@ class Door:
     token_file: Path | None = None
     training: bool = False
     names: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -206,6 +220,7 @@ class Door:
 
     def access(self) -> Access:
         """Who may come in. Raises TuckerkgError."""
+        checked_origins(self.origins)
         return Access(self.token, self.token_file, training=self.training)
 
     def open(self) -> socket.socket:
@@ -282,7 +297,8 @@ def serve(
         on_ready=on_ready,
         on_failure=end,
     )
-    guard = make_app(service, hosts={*LOOPBACK, door.host, *door.names}, log=log, access_log=access_log)
+    hosts, origins = {*LOOPBACK, door.host, *door.names}, checked_origins(door.origins)
+    guard = make_app(service, hosts=hosts, origins=origins, log=log, access_log=access_log)
     server = PartingServer(config_of(guard, limits), guard, service)
     server.run([listener])
     return int(failed)
@@ -305,7 +321,8 @@ def serve_classes(
         log(str(error))
         return 1
     hosts = {*LOOPBACK, door.host, *door.names}
-    guard = class_app(run, access, hosts=hosts, limits=limits, log=log, access_log=access_log)
+    origins = checked_origins(door.origins)
+    guard = class_app(run, access, hosts=hosts, origins=origins, limits=limits, log=log, access_log=access_log)
     on_ready()
     PartingServer(config_of(guard, limits), guard, None).run([listener])
     return 0

@@ -24,6 +24,7 @@ from tuckerkg.serve.queue.scheduler import Scheduler
 from tuckerkg.serve.schemas import service as schemas
 from tuckerkg.serve.told import Told
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
+from tuckerkg.serve.watching.tracing import tracing
 from tuckerkg.storage.versions import version_numbers
 from tuckerkg.types import LogFunction, ignore
 
@@ -121,7 +122,8 @@ class Service:
         self.draining = False  # the service ends
         self.budgets = Budgets(self.limits)
         self.held = Held(self.limits.held_bytes, self.metrics.held, give_memory_back)
-        self.scheduler = Scheduler(self.limits, self.metrics)
+        self.tracing = tracing()
+        self.scheduler = Scheduler(self.limits, self.metrics, self.tracing)
         self._own = None if shared is not None else tempfile.TemporaryDirectory(prefix="tuckerkg-serve-")
         self.shared = shared or Path(self._own.name if self._own is not None else "")
         self.told = Told(self.shared)

@@ -7,9 +7,10 @@ import pytest
 
 import tuckerkg
 from tuckerkg import api
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.review.decisions import Decision, Decisions
 from tuckerkg.serve.engine.engine import Engine
-from tuckerkg.serve.engine.listing import Filters
+from tuckerkg.serve.engine.listing import LEAST_TRUSTED, Filters
 from tuckerkg.serve.schemas.asked import Asked, AskedWhy, Triple
 from tuckerkg.training.callbacks import NullCallback
 
@@ -139,6 +140,10 @@ def test_the_proof_names_hidden_facts_and_what_was_said_of_them(people):
     assert first.mean_probability == pytest.approx(sum(chances) / len(chances))
     assert first.true_share == pytest.approx(sum(fact.true for fact in proof.answers[: first.first]) / len(chances))
     assert sum(each.count for each in engine.listing.trust()) == proof.total_answers
+    likes = [fact for fact in proof.answers if fact.relation == "likes"]
+    found = engine.listing.trust("likes")
+    assert sum(each.count for each in found) == len(likes) >= LEAST_TRUSTED
+    assert sum(each.count * each.true for each in found) == pytest.approx(sum(fact.true for fact in likes))
 
 
 def test_whole_questions_are_completed(engine):
@@ -162,3 +167,28 @@ def test_without_vectors_what_is_near_shares_neighbours(path_run):
     similarities = [each.similarity for each in found.entities]
     assert similarities == sorted(similarities, reverse=True)
     assert all(0.0 < each <= 1.0 for each in similarities)
+
+
+def test_a_map_has_the_entities_with_most_facts_and_the_one_that_is_named(engine, people, path_run):
+    found = people.around.plane(5)
+    most = np.sort(people.graph.degrees)[::-1][:5].tolist()
+    assert [each.facts for each in found.entities] == most
+    assert found.total == len(people.run.entities)
+    rare = people.graph.entities.titles[int(people.graph.degrees.argmin())]
+    assert rare not in [each.title for each in found.entities]
+    assert [each.title for each in people.around.plane(5, rare).entities][-1] == rare
+    assert len(engine.around.plane(1_000).entities) == len(engine.run.entities)
+    other = Engine(path_run)
+    with pytest.raises(TuckerkgError, match="no vectors"):
+        other.around.plane(5)
+    other.close()
+
+
+@pytest.mark.parametrize("limit", [6, 12])
+def test_an_entity_with_many_facts_leaves_room_for_those_further_out(people, limit):
+    number = int(people.graph.degrees.argmax())
+    assert people.graph.degrees[number] > limit
+    found = people.around.neighbourhood(people.graph.entities.titles[number], 2, limit)
+    assert {each.distance for each in found.entities} == {0, 1, 2}
+    own = people.graph.entities.titles[number]
+    assert sum(own in (fact.head, fact.tail) for fact in found.facts) == limit // 2 < len(found.facts) <= limit

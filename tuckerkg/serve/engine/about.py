@@ -130,7 +130,7 @@ class RunPage:
             tails_type=graph.side_type(number, 2),
             examples=[graph.fact(row) for row in some.tolist()],
             figures=shown,
-            calibration=None,
+            trust=None,
             thresholds=self._thresholds(number),
         )
 

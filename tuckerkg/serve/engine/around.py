@@ -8,7 +8,9 @@ from typing import Literal
 import numpy as np
 import torch
 
+from tuckerkg.errors import TuckerkgError
 from tuckerkg.nn.contracts import HasVectors
+from tuckerkg.serve.engine.flat import in_plane
 from tuckerkg.serve.engine.graph import GraphView, next_offset
 from tuckerkg.serve.engine.names import folded
 from tuckerkg.serve.schemas import graph as schemas
@@ -105,6 +107,9 @@ class Around:
     ) -> schemas.Neighbourhood:
         """Up to ``limit`` facts within ``hops`` of an entity, every relation in turn, nearer ones first.
 
+        What is left at a distance is shared evenly with those behind it, so that an entity with many facts does not
+        keep all of them for its own; what a distance has no use for goes to the next one.
+
         Raises:
             NoSuchName: of the entity, or of a relation.
         """
@@ -114,9 +119,11 @@ class Around:
         distances, rows = {start: 0}, dict[int, None]()
         ring = [start]
         for distance in range(1, hops + 1):
-            share = max(1, (limit - len(rows)) // max(1, len(ring)))
+            room = len(rows) + max(1, (limit - len(rows)) // (hops + 1 - distance))
+            share = max(1, (room - len(rows)) // max(1, len(ring)))
             for number in ring:
-                for row in self._varied(number, only)[: min(share, limit - len(rows))]:
+                fresh = [row for row in self._varied(number, only) if row not in rows]
+                for row in fresh[: min(share, room - len(rows), limit - len(rows))]:
                     rows[row] = None
                     for end in (int(graph.triples[row, 0]), int(graph.triples[row, 2])):
                         distances.setdefault(end, distance)
@@ -165,6 +172,32 @@ class Around:
             entity=self.graph.entity(number),
             by=by,
             entities=found,
+        )
+
+    def plane(self, limit: int, name: str | None = None) -> schemas.Plane:
+        """The entities with most facts, and one by name, where their vectors lie in a plane.
+
+        Raises:
+            TuckerkgError: the run has no vectors.
+            NoSuchName: of the entity.
+        """
+        vectors = self._unit_vectors
+        if vectors is None:
+            raise TuckerkgError(
+                "this run has no vectors of entities: its answers come from paths, or from several runs"
+            )
+        chosen = np.argsort(-self.graph.degrees, kind="stable")[:limit]
+        if name is not None and (wanted := self.graph.entities.id_of(name)) not in chosen:
+            chosen[-1] = wanted
+        places, kept = in_plane(vectors[torch.from_numpy(chosen)])
+        return schemas.Plane(
+            run=self.graph.stamp,
+            entities=[
+                schemas.PlacedEntity(**self.graph.entity(number).model_dump(), x=x, y=y)
+                for number, (x, y) in zip(chosen.tolist(), places.tolist(), strict=True)
+            ],
+            total=len(self.run.entities),
+            variance=kept,
         )
 
     @cached_property

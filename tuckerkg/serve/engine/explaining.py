@@ -121,7 +121,7 @@ class Explaining:
             text = path.steps[0].from_
             for step in path.steps:
                 text += f" —{step.relation}→ {step.to}" if step.forwards else f" ←{step.relation}— {step.to}"
-            found = f"{text}; {path.confidence:.0%} of such paths end at a true one"
+            found = f"{text}; {100 * path.confidence:.0f} % of such paths end at a true one"
         self._reasons[fact] = found
         while len(self._reasons) > KEPT_REASONS:
             self._reasons.popitem(last=False)

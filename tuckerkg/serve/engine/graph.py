@@ -170,11 +170,11 @@ class GraphView:
                 words[word] = words.get(word, 0) + count
         if words:
             return max(words, key=lambda word: words[word])
-        side = "head of" if len(own) else "tail of"
+        side = "with" if len(own) else "value of"
         mine = own if len(own) else rows
         places, counts = np.unique(mine[:, 1], return_counts=True)
         best = places[np.argsort(-counts, kind="stable")[:2]].tolist()
-        return f"{side}: {', '.join(self.relations.titles[relation] for relation in best)}"
+        return f"{side} {' and '.join(f'“{self.relations.titles[relation]}”' for relation in best)}"
 
     def side_type(self, relation: int, column: int) -> str | None:
         """What most heads (column 0) or tails (2) of a relation are, by a sample."""

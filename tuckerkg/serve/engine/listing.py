@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FIRST = (20, 100, 500, 2_000)  # of the hidden facts
 BINS = 10
+LEAST_TRUSTED = 30  # links of one relation, from where on what is true of them says something
 MOST_REASONS = 50  # of one page
 MOST_CHANGES = 1_000  # facts that a version added and that are shown
 CHANGED = 100  # answers whose probability before is asked
@@ -185,14 +186,23 @@ class Listing:
         ids = np.array([self.ids(fact) for fact in found], dtype=np.int64).reshape(-1, 3)
         return chances, self.engine.links.predictor.known.hold(*torch.from_numpy(ids).unbind(1)).numpy()
 
-    def trust(self) -> list[Trusted] | None:
-        """What was said of hidden facts and what is true, once they were looked for; begins that."""
+    def trust(self, relation: str | None = None) -> list[Trusted] | None:
+        """What was said of hidden facts and what is true, of all or one relation's, once they were looked for.
+
+        Raises:
+            NoSuchName: of the relation.
+        """
+        number = None if relation is None else self.graph.relations.id_of(relation)
+        label = None if number is None else self.graph.run.relations.labels[number]
         if not len(self.graph.run.split("test")):
             return None
         search = self.engine.hidden_search
         if search.found is None:
             return None
-        chances, true = self._of_hidden(search.found)
+        found = [fact for fact in search.found if label in (None, fact.relation_label)]
+        if label is not None and len(found) < LEAST_TRUSTED:
+            return None
+        chances, true = self._of_hidden(found)
         bins = np.minimum((chances * BINS).astype(int), BINS - 1)
         return [
             Trusted(said=float(chances[bins == each].mean()), true=float(true[bins == each].mean()), count=count)

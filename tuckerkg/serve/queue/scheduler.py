@@ -27,6 +27,7 @@ from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.problems import later
 from tuckerkg.serve.schemas.asked import Asked
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
+from tuckerkg.serve.watching.tracing import Tracing
 
 MOST_OF_A_BATCH = 256  # questions of one product
 BATCH_SECONDS = 0.05  # that one product may take, by what its questions cost
@@ -49,6 +50,8 @@ class _Small:
     engine: Engine | None = None
     asked: Asked | None = None
     work: Callable[[], Any] | None = None
+    began: float = 0.0
+    ended: float = 0.0
 
 
 class _Large:
@@ -56,7 +59,7 @@ class _Large:
 
     def __init__(self, client: str, work: Callable[[Pause], Any], future: asyncio.Future[Any]) -> None:
         self.client, self.work, self.future = client, work, future
-        self.since = time.perf_counter()
+        self.since = self.began = time.perf_counter()
         self.given_up = threading.Event()
 
 
@@ -107,8 +110,8 @@ class Turns:
 class Scheduler:
     """Computes for all clients and runs of one process."""
 
-    def __init__(self, limits: Limits, metrics: ServiceMetrics) -> None:
-        self.limits, self.metrics = limits, metrics
+    def __init__(self, limits: Limits, metrics: ServiceMetrics, tracing: Tracing | None = None) -> None:
+        self.limits, self.metrics, self.tracing = limits, metrics, tracing or Tracing()
         self.small_at_work, self.at_work = Requests(), Requests()
         self._small: OrderedDict[str, deque[_Small]] = OrderedDict()
         self._came = asyncio.Event()
@@ -154,7 +157,11 @@ class Scheduler:
         self._came.set()
         futures = [item.future for item in items]
         try:
-            return list(await asyncio.gather(*futures))
+            found = list(await asyncio.gather(*futures))
+            began, ended = min(item.began for item in items), max(item.ended for item in items)
+            self.tracing.part("queue", items[0].since, began)
+            self.tracing.part("product", began, ended, questions=len(items))
+            return found
         finally:
             for future in futures:  # of a client that has gone, or waited too long
                 future.cancel()
@@ -183,8 +190,12 @@ class Scheduler:
                 continue
             now = time.perf_counter()
             for item in batch:
+                item.began = now
                 self.metrics.queue_wait.labels("small").observe(now - item.since)
             found = await loop.run_in_executor(self._small_thread, self._compute, batch)
+            now = time.perf_counter()
+            for item in batch:
+                item.ended = now
             for item, (result, error) in zip(batch, found, strict=True):
                 if item.future.done():
                     continue
@@ -239,6 +250,8 @@ class Scheduler:
         self._dispatch()
         try:
             found: T = await large.future
+            self.tracing.part("queue", large.since, large.began)
+            self.tracing.part("slices", large.began, time.perf_counter())
             return found
         finally:
             large.given_up.set()
@@ -264,7 +277,7 @@ class Scheduler:
 
     def _run(self, large: _Large) -> tuple[Any, Exception | None]:
         self._turns.take(large)
-        began = time.perf_counter()
+        began = large.began = time.perf_counter()
 
         def pause() -> None:
             nonlocal began

@@ -17,6 +17,7 @@ from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import LOOPBACK, Guard
 from tuckerkg.serve.schemas.asked import Name
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
+from tuckerkg.serve.watching.tracing import tracing
 from tuckerkg.tasks.run import ClassRun
 from tuckerkg.types import LogFunction, ignore
 
@@ -103,6 +104,7 @@ def class_app(
     access: Access,
     *,
     hosts: Iterable[str] = LOOPBACK,
+    origins: Iterable[str] = (),
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
     access_log: Callable[[dict[str, Any]], None] | None = None,
@@ -116,8 +118,8 @@ def class_app(
     add_handlers(app)
     patterns = [f"^{path}$" for path in BODIES]
     return Guard(
-        app, bodies=patterns, streams=[], deletes=[], hosts=hosts, access=access, limits=limits,
-        metrics=ServiceMetrics(), log=log, access_log=access_log,
+        app, bodies=patterns, streams=[], deletes=[], hosts=hosts, origins=origins, access=access,
+        limits=limits, metrics=ServiceMetrics(), tracing=tracing(), log=log, access_log=access_log,
     )  # fmt: skip
 
 

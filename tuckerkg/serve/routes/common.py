@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any, TypeVar
@@ -179,6 +180,7 @@ async def while_there(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
+            request.scope["state"]["computed"] = time.perf_counter()
             return task.result()
         raise Refused(503, "the client has gone", "client-gone")
     finally:

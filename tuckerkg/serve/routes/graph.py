@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from tuckerkg.serve import formats
+from tuckerkg.serve.problems import Refused
 from tuckerkg.serve.queue import cost
 from tuckerkg.serve.routes.common import (
     COMMON,
@@ -29,6 +30,7 @@ router = APIRouter(prefix="/api/v1", tags=["graph"], dependencies=COMMON, respon
 Hops = Annotated[int, Query(ge=1, le=3)]
 Names = Annotated[list[Name] | None, Query(max_length=32)]
 PREDICTED = 10  # links around an entity
+MOST_PLACED = 3_000
 LEAST = 0.1  # probability of one that is drawn
 
 
@@ -106,6 +108,20 @@ async def nearest(request: Request, engine: AnEngine, entity: Text, limit: Limit
     return formats.respond(request, body, lasting=True)
 
 
+@router.get("/map", response_model=schemas.Plane, responses={**LASTING, **statuses(409, 413, 429)})
+async def map_of_entities(
+    request: Request,
+    engine: AnEngine,
+    entity: OptionalText = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_PLACED)] = 1_000,
+) -> Response:
+    """Entities where their vectors lie in a plane: those with most facts, and the one that is named."""
+    if not engine.page.about.may.vectors:
+        raise Refused(409, "this run has no vectors of entities: its answers come from paths, or from several runs")
+    body = await compute(request, engine, 0.05, lambda pause: formats.as_json(engine.around.plane(limit, entity)))
+    return formats.respond(request, body, lasting=True)
+
+
 @router.get("/relations", response_model=schemas.Relations, responses=LASTING)
 def relations(request: Request, engine: AnEngine, limit: Limit = 100, offset: Offset = 0) -> Response:
     """Relations, those with most facts first."""
@@ -116,7 +132,8 @@ def relations(request: Request, engine: AnEngine, limit: Limit = 100, offset: Of
 def relation(request: Request, engine: AnEngine, relation: Text) -> Response:
     """One relation: its kind, who its heads and tails are, examples, and how well the model knows it."""
     with names_of(engine):
-        return formats.respond(request, formats.as_json(engine.page.relation(relation)), lasting=True)
+        found = engine.page.relation(relation).model_copy(update={"trust": engine.listing.trust(relation)})
+        return formats.respond(request, formats.as_json(found), lasting=True)
 
 
 @router.get("/suggestions", response_model=schemas.Suggestions, responses=LASTING)

@@ -164,6 +164,24 @@ class Nearest(OfRun):
     entities: list[SimilarEntity]
 
 
+class PlacedEntity(Entity):
+    """An entity and its place in a plane, from -1 to 1."""
+
+    x: float
+    y: float
+
+
+class Plane(OfRun):
+    """Entities where their vectors lie in a plane: principal components, which keep a share of the variance.
+
+    Those of ``total`` that have most facts.
+    """
+
+    entities: list[PlacedEntity]
+    total: int
+    variance: float
+
+
 class ListedRelation(Relation):
     """A relation, and what most of its heads and tails are."""
 

@@ -136,14 +136,17 @@ class About(OfRun):
 
 
 class RelationPage(OfRun):
-    """One relation: who its heads and tails are, some facts, how well the model knows it."""
+    """One relation: who its heads and tails are, some facts, how well the model knows it.
+
+    ``trust`` is what was said of its hidden facts and what is true, once they were looked for, where there are enough.
+    """
 
     relation: Relation
     heads_type: str | None
     tails_type: str | None
     examples: list[Fact]
     figures: dict[str, float] | None
-    calibration: Calibration | None
+    trust: list[Trusted] | None
     thresholds: dict[str, float] | None
 
 

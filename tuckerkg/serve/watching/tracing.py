@@ -1,12 +1,14 @@
 """Traces of requests for OpenTelemetry, where its SDK is installed and the environment says where they go.
 
-A span per request, below the one that ``traceparent`` names. Without the SDK, or with neither
+A span per request, below the one that ``traceparent`` names, and in it one for each part of the work: the wait for its
+turn, the product or the slices, the answer's JSON, and its way out. Without the SDK, or with neither
 OTEL_EXPORTER_OTLP_ENDPOINT nor OTEL_TRACES_EXPORTER, nothing is done.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +38,14 @@ class Tracing:
         above = extract({name.lower(): value for name, value in headers.items()})
         with self._tracer.start_as_current_span(f"{method} {path}", context=above, kind=SpanKind.SERVER) as span:
             yield span
+
+    def part(self, name: str, began: float, ended: float, **attributes: int) -> None:
+        """A part of the request that is at work here, from one moment of ``perf_counter`` to another."""
+        if self._tracer is None:
+            return
+        since = time.time() - time.perf_counter()
+        span = self._tracer.start_span(name, start_time=int(1e9 * (began + since)), attributes=attributes)
+        span.end(int(1e9 * (ended + since)))
 
 
 def tracing() -> Tracing:

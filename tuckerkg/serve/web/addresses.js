@@ -23,6 +23,7 @@ export const home = (options) => address([""], options);
 export const entityAt = (label, options) => address(["entity", label], options);
 export const relationAt = (label) => address(["relation", label]);
 export const graphAt = (label, options) => address(["graph", label], options);
+export const mapAt = (label) => address(["map"], { entity: label });
 export const askAt = (label, relation, place, options) => address(["ask", label, relation, place], options);
 export const compareAt = (label, relation, place, options) => address(["compare", label, relation, place], options);
 export const whyAt = (fact) => address(["why", fact.head_label, fact.relation_label, fact.tail_label]);

@@ -1,6 +1,7 @@
 // The page: a view per address, so that any view can be shared, and going back leads to the place that was left.
 import { parse } from "./addresses.js";
-import { showHeader, startFrame } from "./frame.js";
+import { showFooter, showHeader, startFrame } from "./frame.js";
+import { looked } from "./lately.js";
 import { keysOfView } from "./keys.js";
 import { say } from "./notes.js";
 import { placeOf, restore } from "./places.js";
@@ -12,6 +13,8 @@ import { changesView } from "./views/changes.js";
 import { compareView } from "./views/compare.js";
 import { entityView } from "./views/entity.js";
 import { graphView } from "./views/graph.js";
+import { latelyView } from "./views/lately.js";
+import { mapView } from "./views/map.js";
 import { modelView } from "./views/model.js";
 import { problemView } from "./views/problem.js";
 import { relationView } from "./views/relation.js";
@@ -25,7 +28,7 @@ import { acceptFiles } from "./parts/dropping.js";
 
 const VIEWS = {
   "": startView, review: reviewView, graph: graphView, entity: entityView, relations: relationsView, relation: relationView,
-  ask: answersView, why: whyView, runs: runsView, compare: compareView, changes: changesView, model: modelView,
+  ask: answersView, why: whyView, runs: runsView, compare: compareView, changes: changesView, model: modelView, map: mapView, lately: latelyView,
 };
 const view = document.getElementById("view"), work = document.getElementById("work"), query = document.getElementById("query");
 let running = new AbortController();
@@ -38,7 +41,7 @@ async function go() {
   view.setAttribute("aria-busy", "true");
   work.classList.add("busy");
   const waiting = setTimeout(() => signal.aborted || (view.replaceChildren(...skeleton()), window.scrollTo(0, 0)), 200);
-  let content;
+  let content, failed = false;
   try {
     let asked;
     try {
@@ -58,6 +61,7 @@ async function go() {
   } catch (error) {
     if (error.name === "AbortError" || signal.aborted) return;
     content = problemView(error, go);
+    failed = true;
   } finally {
     clearTimeout(waiting);
   }
@@ -68,6 +72,8 @@ async function go() {
   const title = view.querySelector("h1")?.textContent ?? "tuckerkg";
   document.title = `${title} – tuckerkg`;
   say(`${title}: shown`);
+  if (!failed) looked(location.hash, title);
+  showFooter();
   if (location.hash && document.activeElement !== query && !view.contains(document.activeElement)) view.focus({ preventScroll: true });
   restore(seen, signal);
 }

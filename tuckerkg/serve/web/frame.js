@@ -1,6 +1,7 @@
 // The frame around every view: pages, the switch between runs, the footer.
 import { address, home, reviewAt } from "./addresses.js";
-import { link, make, shown } from "./dom.js";
+import { button, link, make, shown } from "./dom.js";
+import { canBeKept, isKept, keep } from "./lately.js";
 import { showKeys } from "./keys.js";
 import { get } from "./service.js";
 import { bus, presentRun, session, titleOf } from "./session.js";
@@ -36,8 +37,14 @@ export function startFrame() {
 
 let told = null;
 
-async function showFooter() {
-  const words = [make("a", { href: "/api" }, "API"), make("button", { type: "button", class: "link", onclick: showKeys }, "Keys")];
+export async function showFooter() {
+  const { hash } = location, keeper = button("", () => {
+    keep(hash, document.querySelector("main h1")?.textContent ?? hash);
+    name();
+  }, { class: "link", hidden: !canBeKept(hash) });
+  const name = () => { keeper.textContent = isKept(hash) ? "★ Kept" : "☆ Keep this view"; };
+  name();
+  const words = [keeper, link("Kept and lately", address(["lately"])), make("a", { href: "/api" }, "API"), button("Keys", showKeys, { class: "link" })];
   const place = document.getElementById("foot");
   place.replaceChildren(make("span", {}, told ?? "tuckerkg"), ...words);
   if (told || !session.runs.length) return;

@@ -6,6 +6,8 @@ import { forget, get, stamps } from "./service.js";
 const NAME = "tuckerkg-name";
 export const session = { runs: [], roles: [], who: null, mayName: true };
 export const bus = new EventTarget();  // "decided", "runs"
+const LOADING = 1_500;  // milliseconds until runs that are being loaded are asked about again
+let loads = 0;
 
 export async function readRuns(signal) {
   const found = await get("/runs", {}, signal);
@@ -13,6 +15,8 @@ export async function readRuns(signal) {
   if (versions(found.runs) !== versions(session.runs)) forget();
   Object.assign(session, { runs: found.runs, roles: found.roles, who: found.who, mayName: found.may_name });
   bus.dispatchEvent(new CustomEvent("runs"));
+  clearTimeout(loads);
+  if (found.runs.some((run) => run.state === "loading")) loads = setTimeout(() => readRuns().catch(() => {}), LOADING);
   return session;
 }
 

@@ -11,6 +11,10 @@ export const many = (count, one, more = `${one}s`) => `${number(count)} ${count 
 export const sentence = (fact, longest = 80) =>
   `${shown(fact.head, longest)} ${shown(fact.relation, longest)} ${shown(fact.tail, longest)}`;
 
+// Entities of a type: its own word, or what the graph says of such entities where it has no word for them.
+export const ofType = (type) => (type.startsWith("with “") ? `entities ${type}` : type.startsWith("value of “") ? type.replace("value", "values") : type);
+export const isWord = (type) => Boolean(type) && type.length < 40 && !type.includes("“");
+
 export const keyOf = (fact) => JSON.stringify([fact.head_label, fact.relation_label, fact.tail_label]);
 
 const AGO = [[60, "second"], [60, "minute"], [24, "hour"], [30, "day"], [12, "month"], [1e9, "year"]];

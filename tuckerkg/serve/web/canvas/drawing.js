@@ -3,14 +3,17 @@ import cytoscape from "../vendor/cytoscape/cytoscape.esm.min.mjs";
 import { shown } from "../dom.js";
 import { keyOf, percent } from "../words.js";
 import { Colours, pageColours } from "./colours.js";
-import { fan, outside, ring } from "./placing.js";
+import { fan, outside, ring, settled } from "./placing.js";
 
 const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
+// Names are broken between words; what has none is cut.
+const inLines = (title) => shown(title, 48).split(" ").map((word) => shown(word, 18)).join(" ");
+
 function styles(c) {
   return [
-    { selector: "node", style: { width: "data(size)", height: "data(size)", "background-color": c.fill, "border-width": 2, "border-color": c.soft, label: "data(title)", color: c.ink,
-      "font-size": 12, "font-family": "system-ui, sans-serif", "text-valign": "bottom", "text-margin-y": 4, "text-wrap": "ellipsis", "text-max-width": 130,
+    { selector: "node", style: { width: "data(size)", height: "data(size)", "background-color": c.fill, "border-width": 2, "border-color": c.soft, label: "data(name)", color: c.ink,
+      "font-size": 12, "font-family": "system-ui, sans-serif", "text-valign": "bottom", "text-margin-y": 4, "text-wrap": "wrap", "text-max-width": 105,
       "text-background-color": c.paper, "text-background-opacity": 0.85, "text-background-padding": 1, "min-zoomed-font-size": 6 } },
     { selector: "node.centre", style: { "background-color": c.accent, "border-color": c.accent, "font-weight": "bold" } },
     { selector: "node.open", style: { "border-color": c.accent } },
@@ -18,8 +21,10 @@ function styles(c) {
     { selector: "edge", style: { width: 1.8, "line-color": "data(colour)", "target-arrow-color": "data(colour)", "target-arrow-shape": "triangle", "arrow-scale": 1, "curve-style": "bezier",
       "font-size": 10, "font-family": "system-ui, sans-serif", color: c.ink, "text-rotation": "autorotate", "text-background-color": c.paper, "text-background-opacity": 0.9, "text-background-padding": 2, "min-zoomed-font-size": 8 } },
     { selector: "edge.told", style: { label: "data(relation)" } },
-    { selector: "edge.predicted", style: { "line-style": "dashed", "line-dash-pattern": [7, 5], width: 2, label: "data(chance)", opacity: 0.95 } },
-    { selector: "edge.predicted.told", style: { label: "data(both)" } },
+    { selector: "edge.predicted", style: { "line-style": "dashed", "line-dash-pattern": [7, 5], width: 2, opacity: 0.95 } },
+    { selector: "edge.outwards", style: { "target-label": "data(chance)", "target-text-offset": 46, "target-text-rotation": "autorotate" } },
+    { selector: "edge.inwards", style: { "source-label": "data(chance)", "source-text-offset": 46, "source-text-rotation": "autorotate" } },
+    { selector: "edge.predicted.told", style: { label: "data(both)", "source-label": "", "target-label": "" } },
     { selector: "edge.accept", style: { "line-style": "solid", "line-color": c.good, "target-arrow-color": c.good, width: 3 } },
     { selector: "edge.reject", style: { "line-color": c.bad, "target-arrow-color": c.bad, opacity: 0.35 } },
     { selector: "edge.defer", style: { opacity: 0.5 } },
@@ -57,11 +62,12 @@ export class Drawing {
     if (moved && fresh.length) opened.position(moved);
     const places_ = at ? fan(fresh.map((each) => each.label), moved, taken) : null;
     for (const each of fresh) {
-      this.cy.add({ group: "nodes", data: { id: each.label, title: shown(each.title, 60), size: 14 + 5 * Math.min(5, Math.log10(1 + (each.facts ?? 1)) * 2), entity: each },
+      this.cy.add({ group: "nodes", data: { id: each.label, title: shown(each.title, 60), name: inLines(each.title), size: 14 + 5 * Math.min(5, Math.log10(1 + (each.facts ?? 1)) * 2), entity: each },
         position: places_?.get(each.label) ?? { x: 0, y: 0 } });
     }
     for (const fact of facts) this.link(fact, "known");
-    for (const fact of predicted ?? []) this.link(fact, "predicted");
+    const middle = around ?? entities.find((each) => each.distance === 0)?.label;  // numbers stand at the other end, where lines lie apart
+    for (const fact of predicted ?? []) this.link(fact, `predicted ${fact.tail_label === middle ? "inwards" : "outwards"}`);
     this.relabel();
     return this.cy.elements().length - before;
   }
@@ -69,7 +75,7 @@ export class Drawing {
   link(fact, kind) {
     const id = keyOf(fact);
     if (this.cy.getElementById(id).length) return;
-    const chance = kind === "predicted" ? percent(fact.probability) : "";
+    const chance = kind === "known" ? "" : percent(fact.probability);
     this.cy.add({ group: "edges", classes: [kind, fact.decision ?? ""].filter(Boolean).join(" "), data: { id, source: fact.head_label, target: fact.tail_label, colour: this.colours.of(fact.relation_label),
       relation: shown(fact.relation, 40), chance, both: `${shown(fact.relation, 40)} ${chance}`, fact } });
   }
@@ -99,9 +105,19 @@ export class Drawing {
     return new Promise((done) => {
       const layout = this.cy.layout({ name: "cose", randomize: true, animate: false, fit: true, padding: 40, nodeRepulsion: () => (this.cy.nodes().length > 40 ? 90000 : 24000), idealEdgeLength: () => (this.cy.nodes().length > 40 ? 150 : 105), edgeElasticity: () => 120,
         gravity: 0.35, nodeOverlap: 24, componentSpacing: 90, numIter: 900 });
-      layout.one("layoutstop", () => done());
+      layout.one("layoutstop", () => {
+        this.settle();
+        done();
+      });
       layout.run();
     });
+  }
+
+  // As wide and as high as the canvas is, with room for every name.
+  settle() {
+    const nodes = this.cy.nodes().toArray(), places = settled(nodes.map((node) => ({ id: node.id(), ...node.position() })), this.cy.width() / this.cy.height());
+    nodes.forEach((node, at) => node.position({ x: places[at].x, y: places[at].y }));
+    this.fit(30);
   }
 
   // After an expansion: what came is seen, with all the rest where that stays readable.

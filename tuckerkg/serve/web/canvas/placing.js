@@ -35,6 +35,15 @@ export function fan(fresh, at, taken) {
   return new Map(placed.map(({ id, x, y }) => [id, { x, y }]));
 }
 
+// The same picture as wide as what it is drawn on, whose names do not lie on each other.
+export function settled(places, aspect) {
+  if (places.length < 3) return places;
+  const span = (axis) => Math.max(...places.map((p) => p[axis])) - Math.min(...places.map((p) => p[axis])) || 1;
+  const wider = Math.sqrt(aspect / (span("x") / span("y"))), found = places.map((p) => ({ ...p, x: p.x * wider, y: p.y / wider }));
+  for (let round = 0; round < 120; round++) for (const one of found) push(one, found.filter((other) => other !== one));
+  return found;
+}
+
 const APART = { x: 95, y: 48 };  // names are wider than high
 
 function push(one, others) {

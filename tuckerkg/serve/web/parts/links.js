@@ -2,6 +2,7 @@
 import { askAt, entityAt, relationAt, whyAt } from "../addresses.js";
 import { decisionButtons, onDecision } from "../decide.js";
 import { link, make, shown, wide } from "../dom.js";
+import { may } from "../session.js";
 import { ago, CHOICES, percent, sentence } from "../words.js";
 
 export function probabilityBar(value) {
@@ -33,7 +34,7 @@ export function predictedRow(answer, signal, { words = factWords(answer), select
     tick === null ? null : make("span", { class: tick ? "tick yes" : "tick no", role: "img", "aria-label": tick ? "true: it is among the hidden facts" : "not among the hidden facts" }, tick ? "✓" : "–"),
     make("span", { class: "fact" }, ...words, " ", ...badgesOf(answer), said),
     probabilityBar(answer.probability),
-    decides && !answer.known ? decisionButtons(answer, signal) : null,
+    decides && may("decide") ? (answer.known ? make("span", { class: "marks" }) : decisionButtons(answer, signal)) : null,
     link("why?", whyAt(answer), { class: "why", "aria-label": `Why: ${sentence(answer, 60)}` }),
     reason ? make("span", { class: "reason soft" }, shown(reason, 240)) : null);
   const mark = (decision) => {

@@ -5,7 +5,7 @@ import { copyAs } from "../parts/copying.js";
 import { listOf, predictedRow } from "../parts/links.js";
 import { Problem, get, recall } from "../service.js";
 import { session } from "../session.js";
-import { many, percent } from "../words.js";
+import { isWord, many, percent } from "../words.js";
 
 const PAGE = 25, MOST = 1000;
 const LEAST = 0.005;  // what would be shown as "< 1 %" is left out unless asked for
@@ -76,7 +76,7 @@ const article = (word) => (/^[aeiou]/i.test(word) ? "an" : "a");
 
 function noSense(fit, place) {
   const { entity, relation, own } = fit;
-  const named = own && own.length < 40 && !own.includes(":");
+  const named = isWord(own);
   const first = named ? `${shown(entity.title, 60)} is no ${shown(own)}.` : `${shown(entity.title, 60)} is nothing that stands there.`;
   const kind = named ? `${article(own)} ${shown(own)}` : `entities such as ${fit.such.map((each) => shown(each, 40)).join(", ")}`;
   const where = `${place === "head" ? "begins with" : "leads to"} ${kind}`;

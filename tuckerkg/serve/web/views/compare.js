@@ -22,8 +22,8 @@ export async function compareView({ parts: [label, relation, place], options, si
   const column = (run, found, elsewhere) => make("section", { "aria-label": shown(run.name) }, make("h2", {}, shown(titleOf(run), 60), make("span", { class: "soft" }, ` version ${run.version}`)),
     found.problem ? make("p", { class: "bad" }, shown(found.problem)) : make("ol", { class: "answers-beside" }, ...found.answers.map((answer, at) => {
       const key = place === "head" ? answer.tail_label : answer.head_label, there = elsewhere.get(key);
-      const moved = there === undefined ? "only here" : there.at === at ? "same place" : `${there.at + 1}. there`;
-      return make("li", { class: there === undefined ? "only" : null }, make("span", {}, shown(place === "head" ? answer.tail : answer.head, 80)), make("span", { class: "soft" }, ` ${moved} `), probabilityBar(answer.probability));
+      const moved = !elsewhere.size ? "" : there === undefined ? "only here" : there.at === at ? "same place" : `${there.at + 1}. there`;
+      return make("li", { class: elsewhere.size && there === undefined ? "only" : null }, make("span", {}, shown(place === "head" ? answer.tail : answer.head, 80)), make("span", { class: "soft" }, ` ${moved} `), probabilityBar(answer.probability));
     })));
   return [
     make("h1", {}, place === "head" ? `${words[0]} ${words[1]} ?` : `? ${words[1]} ${words[0]}`),

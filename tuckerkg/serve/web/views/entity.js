@@ -1,5 +1,5 @@
 // An entity as a panel: what is known of it, what is predicted beside that, what is near, what may be asked.
-import { askAt, entityAt, graphAt, relationAt, reviewAt } from "../addresses.js";
+import { askAt, entityAt, graphAt, mapAt, relationAt, reviewAt } from "../addresses.js";
 import { decisionButtons, onDecision } from "../decide.js";
 import { button, link, make, shown, soft } from "../dom.js";
 import { copyAs } from "../parts/copying.js";
@@ -108,7 +108,7 @@ async function showNearest(place, entity, signal) {
   try {
     const found = await recall("GET", "/nearest", { entity: entity.label, limit: 8 }, signal);
     place.replaceChildren(found.entities.length ? make("ol", { class: "plain" }, ...found.entities.map((each) => make("li", {}, link(each.title, entityAt(each.label)), make("span", { class: "soft" }, ` ${each.similarity.toFixed(2)}`)))) : soft("There is none."),
-      soft(found.by === "embedding" ? "By the cosine of their embeddings." : "By the share of neighbours that they have in common."));
+      ...(found.by === "embedding" ? [soft("By the cosine of their embeddings. ", link("On the map", mapAt(entity.label)))] : [soft("By the share of neighbours that they have in common.")]));
   } catch (error) {
     if (error.name !== "AbortError") place.replaceChildren(soft(shown(error.message)));
   }

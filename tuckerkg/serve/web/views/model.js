@@ -1,5 +1,6 @@
 // The engineer's page: what the model is, how it was trained, its figures, how far its probabilities hold.
-import { make, shown, soft } from "../dom.js";
+import { address } from "../addresses.js";
+import { link, make, shown, soft } from "../dom.js";
 import { copyAs } from "../parts/copying.js";
 import { curve, reliability } from "../parts/charts.js";
 import { get } from "../service.js";
@@ -27,6 +28,7 @@ export async function modelView({ signal }) {
         soft(`On the dashed line what is said is what is true. ${trusted ? "Counted on the answers to questions about hidden facts." : "Counted on validation facts."}`)) : null),
     trusted ? make("details", {}, make("summary", {}, "Said and true, as a table"), make("table", {}, make("thead", {}, make("tr", {}, ...["said", "true", "links"].map((name) => make("th", { scope: "col", class: "number" }, name)))),
       make("tbody", {}, ...trusted.map((each) => make("tr", {}, make("td", { class: "number" }, percent(each.said)), make("td", { class: "number" }, percent(each.true)), make("td", { class: "number" }, number(each.count))))))) : null,
+    about.may.vectors ? make("p", {}, link("Entities on a map of their vectors", address(["map"]))) : null,
     copyAs("/run", { csv: about.curve.length ? () => [["epoch", "mrr"], ...about.curve] : false, name: "training.csv" }),
   ];
 }

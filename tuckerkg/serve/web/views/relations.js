@@ -3,7 +3,7 @@ import { relationAt } from "../addresses.js";
 import { button, link, make, shown } from "../dom.js";
 import { copyAs } from "../parts/copying.js";
 import { get } from "../service.js";
-import { many, number } from "../words.js";
+import { many, number, ofType } from "../words.js";
 
 export const KINDS = { "1-1": "one to one", "1-N": "one to many", "N-1": "many to one", "N-N": "many to many" };
 const PAGE = 100;
@@ -23,7 +23,7 @@ export async function relationsView({ signal, place }) {
   return [
     make("h1", {}, "Relations"),
     make("p", { class: "soft" }, many(first.total, "relation")),
-    make("div", { class: "table" }, make("table", { class: "wide" }, make("thead", {}, make("tr", {},
+    make("div", { class: "table" }, make("table", { class: "wide stacked" }, make("thead", {}, make("tr", {},
       make("th", { scope: "col" }, "relation"), make("th", { scope: "col" }, "from"), make("th", { scope: "col" }, "to"),
       make("th", { scope: "col" }, "kind"), make("th", { scope: "col", class: "number" }, "facts"))), body)),
     more,
@@ -31,6 +31,8 @@ export async function relationsView({ signal, place }) {
   ];
 }
 
+const typed = (type) => (type ? shown(ofType(type), 80) : "");
+
 const row = (each) => make("tr", {},
-  make("th", { scope: "row" }, link(each.title, relationAt(each.label))), make("td", {}, shown(each.heads_type ?? "", 40)), make("td", {}, shown(each.tails_type ?? "", 40)),
-  make("td", { class: "short", title: each.kind }, KINDS[each.kind] ?? each.kind), make("td", { class: "number" }, number(each.facts)));
+  make("th", { scope: "row" }, link(each.title, relationAt(each.label))), make("td", { "data-of": "from" }, typed(each.heads_type)), make("td", { "data-of": "to" }, typed(each.tails_type)),
+  make("td", { class: "short", title: each.kind }, KINDS[each.kind] ?? each.kind), make("td", { class: "number", "data-of": "facts" }, number(each.facts)));
