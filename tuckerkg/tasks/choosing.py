@@ -29,6 +29,7 @@ LAYERS = {"nodes": (2, 3), "graphs": (2, 3, 4)}
 HOPS = {"nodes": (2,), "graphs": (2, 3)}
 COUNTS: tuple[Counted, ...] = ("sums", "tf-idf")
 COUNT_DECAYS = (1e-3, 1e-4, 1e-5)
+PATIENCE = 4  # evaluations
 SUMS: JsonObject = {"normalize": "none"}  # counts what a mean forgets, such as the bonds of an atom
 BASE: JsonObject = {
     "model": {"dim": 32, "relation_dim": 32},
@@ -43,7 +44,7 @@ OF_GRAPHS: JsonObject = {
 def base_settings(kind: TaskKind, dataset: str, seed: int = 0, encoder: JsonObject | None = None) -> JsonObject:
     """Values that both kinds start from, with the encoder that was asked for."""
     values: JsonObject = {"kind": kind, "dataset": dataset, **BASE, **(OF_GRAPHS if kind == "graphs" else {})}
-    values["train"] = {**values["train"], "seed": seed}
+    values["train"] = {**values["train"], "seed": seed, "patience": PATIENCE}
     values["encoder"] = encoder or {"name": AUTOMATIC[0]}
     return values
 
@@ -60,7 +61,7 @@ def choose(
 
     def attempt(changes: JsonObject, encoder: JsonObject) -> Trial:
         settings = parse_settings(_merged({**values, "encoder": encoder}, changes))
-        trial = try_settings(task, settings)
+        trial = try_settings(task, settings, rival=max(trials, key=_headline, default=None))
         trials.append(trial)
         log(f"{described(settings)}: {_told(trial)}")
         return trial
