@@ -1,7 +1,8 @@
 """How well nodes and graphs are told apart: AIFB and MUTAG (RDF) on their fixed splits and by folds, MUTAG (molecules).
 
-Everything is chosen on labels that are not held out, once per split; seeds then differ in their random start. The
-molecules are also told apart by a bag of their atoms and bonds alone, without any message.
+Everything is chosen on labels that are not held out, once per split; seeds then differ in their random start. What the
+encoders and the counts of the same runs say alone stands beside. The molecules are also told apart by a bag of their
+atoms and bonds, without any message.
 
     python scripts/measure_classes.py --sets aifb --encoders auto rgcn --seeds 10 --out classes.json
 """
@@ -30,6 +31,7 @@ from tuckerkg.tasks.classify import (
     settings_for,
     train_task,
 )
+from tuckerkg.tasks.run import ClassRun
 from tuckerkg.tasks.task import stratified_folds
 from tuckerkg.training.callbacks import NullCallback
 
@@ -51,13 +53,14 @@ def on_the_split(found: ReadTask, encoder: str | None, seeds: int) -> dict[str, 
     """Accuracy on the fixed held-out labels, a training for each seed."""
     clock = time.perf_counter()
     settings = settings_for(found, encoder, 0, None)
-    chosen, accuracies, spent = time.perf_counter() - clock, [], []
+    chosen, runs, spent = time.perf_counter() - clock, [], []
     for seed in range(seeds):
         own = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
         clock = time.perf_counter()
-        accuracies.append(train_task(found, own, None, NullCallback()).evaluate().judgement.accuracy)
+        runs.append(train_task(found, own, None, NullCallback()))
+        runs[-1].evaluate()
         spent.append(time.perf_counter() - clock)
-    return {**summary(accuracies), "chosen": described(settings), "seconds_to_choose": round(chosen, 1),
+    return {**judged(runs), "chosen": described(settings), "seconds_to_choose": round(chosen, 1),
             "seconds_a_run": round(statistics.median(spent), 1)}  # fmt: skip
 
 
@@ -65,8 +68,19 @@ def by_folds(found: ReadTask, encoder: str | None) -> dict[str, Any]:
     """Accuracy on ten parts that are held out in turn; settings are chosen anew on the rest."""
     clock = time.perf_counter()
     runs = cross_validate(found, encoder, folds=10, seed=FOLD_SEED)
-    accuracies = [run.evaluate().judgement.accuracy for run in runs]
-    return {**summary(accuracies), "seconds_a_fold": round((time.perf_counter() - clock) / len(runs), 1)}
+    spent = (time.perf_counter() - clock) / len(runs)
+    chosen = [described(run.settings) for run in runs]
+    return {**judged(runs), "chosen": chosen, "seconds_a_fold": round(spent, 1)}
+
+
+def judged(runs: list[ClassRun]) -> dict[str, Any]:
+    """Accuracies on held-out labels: of the whole committee, of its encoders alone, and of its counts alone."""
+    found = summary([run.evaluate().judgement.accuracy for run in runs])
+    found["encoder_alone"] = [run.evaluate("test", "encoder").judgement.accuracy for run in runs]
+    found["counts_alone"] = [
+        None if run.counts is None else run.evaluate("test", "counts").judgement.accuracy for run in runs
+    ]
+    return found
 
 
 def bag_of_labels(found: ReadTask) -> dict[str, Any]:

@@ -14,6 +14,9 @@ Precision = Literal["float32", "bfloat16"]
 Readout = Literal["sum", "mean", "attention"]
 """How the vectors of a graph's nodes become one."""
 
+Counted = Literal["none", "sums", "tf-idf"]
+"""Whether things around an item are counted: as they are, or rare ones for more and all items as equally large."""
+
 Basis = Literal["tail", "head", "both"]
 """The question, or questions, that a fact's probability comes from: (head, relation, ?), (?, relation, tail)."""
 

@@ -76,6 +76,26 @@ def test_cross_validation_and_seeds(trained):
     assert (folder / "several-seed1" / "settings.json").is_file()
 
 
+def test_settings_come_from_a_file_and_parts_from_a_column(trained, tmp_path):
+    folder, _ = trained
+    file, labels = tmp_path / "own.toml", tmp_path / "people.csv"
+    file.write_text('[model]\ndim = 6\n[encoder]\nname = "rgcn"\nbases = 2\n[classify]\ncounts = "sums"\nmembers = 2\n')
+    shared = ("classify", folder / "graph.tsv", "--target", "group", "--settings", file, "--set", "train.epochs=2.0")
+    shown = invoke(*shared, "--labels", folder / "people.tsv", "--out", tmp_path / "run")
+    assert shown.exit_code == 0, shown.output + str(shown.exception)
+    assert "alone: encoder" in shown.output
+    written = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert (written["model"]["dim"], written["encoder"]["name"], written["train"]["epochs"]) == (6, "rgcn", 2.0)
+    assert json.loads(invoke("evaluate", tmp_path / "run", "--json").output)["alone"]["counts"]["test"] > 0.5
+    assert invoke("report", tmp_path / "run", "--out", tmp_path / "r.md").exit_code == 0
+    assert "counts alone" in (tmp_path / "r.md").read_text()
+    labels.write_text(
+        "item,group,part\n" + "".join(f"p{n:02},{'red' if n % 2 else 'blue'},{n // 2 % 4}\n" for n in range(40))
+    )
+    found = json.loads(invoke(*shared, "--labels", labels, "--fold-column", "part", "--json").stdout)
+    assert [each["count"] for each in found["each"]] == [10, 10, 10, 10]
+
+
 def test_settings_are_searched_on_labels_that_members_do_not_see(trained, tmp_path):
     folder, _ = trained
     space = tmp_path / "space.toml"

@@ -107,3 +107,27 @@ def test_compgcns_compositions_equal_pykeens(ours, theirs):
     entities, relations = torch.randn(7, 10), torch.randn(7, 10)
     expected = getattr(compositions, theirs)()(entities, relations)
     assert torch.allclose(compose(ours, entities, relations), expected, atol=1e-5)
+
+
+def test_data_of_pyg_goes_through_our_layer_and_is_classified():
+    from torch_geometric.data import Data
+    from torch_geometric.loader import DataLoader
+
+    import tuckerkg
+
+    torch.manual_seed(0)
+    graphs = []
+    for number in range(16):
+        size = 4 + number % 3
+        ends = [(k, (k + 1) % size) for k in range(size if number % 2 else size - 1)]
+        both = torch.tensor(ends + [(b, a) for a, b in ends]).T
+        kinds = torch.zeros(both.shape[1], dtype=torch.long)
+        graphs.append(Data(torch.eye(size, 6), both, edge_type=kinds, y=torch.tensor([number % 2])))
+    conv = tuckerkg.TGCNConv(6, 4, num_relations=1)
+    batch = next(iter(DataLoader(graphs, batch_size=16)))
+    together = conv(batch.x, batch.edge_index, batch.edge_type)
+    alone = torch.cat([conv(each.x, each.edge_index, each.edge_type) for each in graphs])
+    torch.testing.assert_close(together, alone)
+    run = tuckerkg.classify(graphs, overrides={"train.epochs": 5.0, "train.threads": 1, "classify.counts": "sums"})
+    assert run.task.node_types.tolist() == [k for each in graphs for k in range(each.num_nodes)]
+    assert run.evaluate().judgement.count == 4

@@ -216,3 +216,23 @@ def test_mcnemar_is_the_exact_binomial_test():
     one, other = torch.tensor([1, 1, 1, 1, 1, 0, 1]).bool(), torch.tensor([0, 0, 0, 0, 0, 1, 1]).bool()
     assert mcnemar(one, other) == pytest.approx(2 * (1 + 6) / 2**6)
     assert mcnemar(one, one) == 1.0
+
+
+def test_a_trial_well_behind_its_rival_is_given_up(people):
+    settings = settings_of("nodes", **{"train.evaluate_every": 1.0})
+    alone = try_settings(people.task, settings)
+    assert len(alone.curve) == 12
+    assert list(alone.curve) == sorted(alone.curve)
+    ahead = replace(alone, curve=tuple(2 * each for each in alone.curve))
+    assert len(try_settings(people.task, settings, rival=ahead).curve) == 5  # the first one after a third
+    assert try_settings(people.task, settings, rival=alone).curve == alone.curve
+
+
+def test_a_trial_has_the_patience_of_a_run(people, tmp_path):
+    settings = settings_of("nodes", **{"train.lr": 1.0, "train.patience": 2, "train.epochs": 40.0, "model.dim": 4,
+                                       "train.evaluate_every": 1.0})  # fmt: skip
+    trial = try_settings(people.task, settings)
+    run = train_task(people, settings, tmp_path / "run", NullCallback())
+    rows = [row["valid"]["likelihood"] for row in run.folder.metrics.rows() if row["step"]]
+    assert len(trial.curve) == len(rows) < 40
+    assert trial.curve[-1] == max(rows)

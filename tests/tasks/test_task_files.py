@@ -8,7 +8,7 @@ import torch
 from people import write_molecules, write_people
 
 from tuckerkg.errors import InputError, TuckerkgError
-from tuckerkg.tasks.classify import LabelOptions, read_task_files
+from tuckerkg.tasks.classify import LabelOptions, cross_validate, read_task_files
 from tuckerkg.tasks.reading.graph_sets import is_tu_folder, read_graph_column, read_tu
 from tuckerkg.tasks.reading.literals import literal_features
 from tuckerkg.tasks.task import TEST, TRAIN, stratified_folds
@@ -47,6 +47,24 @@ def test_a_column_may_say_what_is_held_out(tmp_path):
     lines = [f"{line}\t{part}" for line, part in zip(labels.read_text().splitlines(), parts, strict=True)]
     labels.write_text("\n".join(lines) + "\n")
     assert int((read(graph, labels, split="split").task.part == TEST).sum()) == 6
+
+
+def test_a_column_may_name_the_parts_of_a_cross_validation(tmp_path):
+    graph, labels = write_people(tmp_path)
+    folds = ["part", *(f"f{number // 2 % 4}" for number in range(40))]
+    lines = [f"{line}\t{fold}" for line, fold in zip(labels.read_text().splitlines(), folds, strict=True)]
+    labels.write_text("\n".join(lines) + "\n")
+    found = read(graph, labels, fold="part")
+    assert found.fold.tolist() == [number // 2 % 4 for number in range(40)]
+    small = {"model.dim": 4, "model.relation_dim": 4, "train.epochs": 1.0, "train.threads": 1, "classify.members": 2}
+    runs = cross_validate(found, "rgcn", overrides=small)
+    held = [run.task.labelled[run.task.part == TEST].tolist() for run in runs]
+    assert held == [found.task.labelled[found.fold == number].tolist() for number in range(4)]
+    labels.write_text("\n".join([f"{lines[0]}\tsplit", *(f"{line}\ttrain" for line in lines[1:])]) + "\n")
+    with pytest.raises(TuckerkgError, match="has one value"):
+        read(graph, labels, fold="split")
+    with pytest.raises(TuckerkgError, match="leave out --test-labels and --split-column"):
+        read(graph, labels, fold="part", split="split")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tuckerkg.cli.options import (
     PluginOption,
     RejectsOption,
     SetOption,
+    SettingsOption,
     checkpoint_of,
     log,
     read_options,
@@ -48,12 +49,16 @@ def classify(
         str | None, typer.Option(help="The column that names nodes or graphs.", show_default="the one that does")
     ] = None,
     split_column: Annotated[str | None, typer.Option(help="A column that says train or test.")] = None,
+    fold_column: Annotated[
+        str | None, typer.Option(help="A column that names parts: cross-validate, each of them held out in turn.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to write.", show_default="runs/GRAPH-TARGET")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run folder instead of starting one.")] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="rgcn, tgcn, compgcn, sacn, or one of a plugin.", show_default="what is best on labels"),
     ] = None,
+    settings_file: SettingsOption = None,
     changes: SetOption = None,
     literals: Annotated[
         str, typer.Option(help="RDF literals: nodes of the graph, features of nodes, or none.")
@@ -89,7 +94,7 @@ def classify(
     Examples: `tuckerkg classify aifb.nt --labels train.tsv --test-labels test.tsv --target affiliation`,
     `tuckerkg classify graph.tsv --labels people.csv --target group --folds 10`, `tuckerkg classify MUTAG/ --folds 10`.
     """
-    from tuckerkg.config.toml import parse_override
+    from tuckerkg.config.toml import dotted, parse_override, read_values
     from tuckerkg.storage.run_folder import RunFolder, check_place
     from tuckerkg.tasks.classify import LabelOptions, cross_validate, read_task_files, settings_for, train_task
     from tuckerkg.tasks.run import ClassRun
@@ -97,7 +102,7 @@ def classify(
     from tuckerkg.tasks.training import fit_labels
 
     if resume is not None:
-        if graph is not None or labels is not None or changes or encoder is not None:
+        if any(each is not None for each in (graph, labels, encoder, settings_file)) or changes:
             raise TuckerkgError("--resume takes everything from the run folder: leave out the graph and its options")
         folder = RunFolder.open(resume)
         fit_labels(folder, training_progress())
@@ -107,10 +112,11 @@ def classify(
         raise TuckerkgError("give a graph, or --resume RUN")
     asked = LabelOptions(
         target=target, labels=labels, test_labels=test_labels, column=item_column, split=split_column,
-        literals=literals, features=features, keep_own_edges=keep_own_edges, graph_column=graph_column,
+        fold=fold_column, literals=literals, features=features, keep_own_edges=keep_own_edges,
+        graph_column=graph_column,
     )  # fmt: skip
     place = out or Path("runs") / f"{Path(graph).name.partition('.')[0]}-{target or 'classes'}"
-    if folds is None:
+    if folds is None and fold_column is None:
         check_place(place if number_of_seeds == 1 else _seeded(place, 0))  # before time is spent on reading
     reading = read_options(columns, delimiter, header, on_error, rejects, literals != "none", integers)
     read = read_task_files(graph, asked, reading, data)
@@ -118,10 +124,11 @@ def classify(
     say(summary(read.task))
     for text in notes_of(read.task):
         say(f"  {printable(text)}")
-    overrides = dict(parse_override(change) for change in changes or ())
-    if folds is not None:
-        runs = cross_validate(read, encoder, folds=folds, overrides=overrides, log=say)
-        _show_several([run.evaluate() for run in runs], f"{folds} folds", as_json)
+    overrides = {} if settings_file is None else dotted(read_values(settings_file))
+    overrides |= dict(parse_override(change) for change in changes or ())
+    if folds is not None or fold_column is not None:
+        runs = cross_validate(read, encoder, folds=folds or 0, overrides=overrides, log=say)
+        _show_several([run.evaluate() for run in runs], f"{len(runs)} folds", as_json)
         return
     settings = settings_for(read, encoder, 0, overrides, say)
     found: list[ClassRun] = []
@@ -139,10 +146,15 @@ def show_evaluation(run: ClassRun, as_json: bool) -> None:
     """Print how labels that members did not see were judged, and those that were held out."""
     found = run.judged()
     if as_json:
-        print(printable_json({"run": str(run.path), **{part: each.as_dict() for part, each in found.items()}}))
+        judged = {part: each.as_dict() for part, each in found.items()}
+        print(printable_json({"run": str(run.path), **judged, "alone": run.alone()}))
         return
+    alone = run.alone()
     for part, each in found.items():
         print(f"\n{'held-out labels' if part == 'test' else 'labels that members did not see'}: {told(each)}")
+        if alone:
+            said = ", ".join(f"{voters} {shares[part]:.1%}" for voters, shares in alone.items())
+            print(f"  alone: {said}; the counts' share is {run.fitted.counted:.0%}")
     if "test" in found:
         print(confusion_table(found["test"]))
     print(f"saved in {run.path}")

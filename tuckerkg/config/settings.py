@@ -32,7 +32,7 @@ from tuckerkg.nn.model import Bias
 from tuckerkg.nn.paths import Core, Hide
 from tuckerkg.ranges import Dropout, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Share, ShareOrNone
 from tuckerkg.storage.run_folder import RunFolder
-from tuckerkg.types import JsonObject, Precision, Readout
+from tuckerkg.types import Counted, JsonObject, Precision, Readout
 from tuckerkg.version import VERSION
 
 OptimizerName = Literal["adam", "adagrad", "lazy-adam", "rowwise-adagrad"]
@@ -111,6 +111,13 @@ class ClassifySettings(Section):
     """On the start vectors, and in front of the last layer of a classifier of graphs."""
     weight_decay: NonNegativeFloat = 0.0005
     """Weight of the squared weights in what is minimized."""
+    counts: Counted = "none"
+    """A linear classifier that votes beside the encoder: counts of what stands around an item, as they are, or rare
+    things for more and all items as equally large. Its share is fitted on labels that members do not see."""
+    hops: Positive = 2
+    """How far away things are counted: facts of a path from a node, or rounds of colours in a graph."""
+    counts_decay: NonNegativeFloat = 0.0001
+    """Weight of that classifier's squared weights."""
 
 
 class TrainSettings(Section):

@@ -17,19 +17,35 @@ SPACES = "spaces"  # folder of search spaces, beside the experiments
 
 def load_settings(file: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from a TOML file (or none) with dotted ``overrides`` such as ``{"train.lr": 0.01}`` on top."""
-    values: JsonObject = {}
-    if file is not None:
-        path = find_settings(file)
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path}: cannot be read: {error}") from error
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{path}: not valid TOML: {error}") from error
-        values.setdefault("experiment", experiment_name(path))
+    values = {} if file is None else read_values(file)
     for key, value in (overrides or {}).items():
         _put(values, key, value)
     return parse_settings(values, str(file) if file is not None else "settings")
+
+
+def read_values(file: str | Path) -> JsonObject:
+    """The plain values of a settings file or shipped experiment.
+
+    Raises:
+        SettingsError: there is no such file, or it is not TOML.
+    """
+    path = find_settings(file)
+    try:
+        values: JsonObject = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+    values.setdefault("experiment", experiment_name(path))
+    return values
+
+
+def dotted(values: Mapping[str, Any], before: str = "") -> JsonObject:
+    """Nested ``values`` as overrides: ``{"train": {"lr": 0.01}}`` -> ``{"train.lr": 0.01}``."""
+    found: JsonObject = {}
+    for key, value in values.items():
+        found |= dotted(value, f"{before}{key}.") if isinstance(value, Mapping) else {f"{before}{key}": value}
+    return found
 
 
 def put_all(values: JsonObject, overrides: Mapping[str, Any]) -> JsonObject:

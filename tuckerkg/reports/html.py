@@ -91,6 +91,8 @@ def write_class_report(run: ClassRun, path: Path) -> None:
         "items": f"{run.task.num_items:,} {run.task.kind}", "facts": f"{len(run.task.triples):,}",
         "members": str(len(run.scores)),
     }  # fmt: skip
+    for voters, shares in run.alone().items():
+        facts[f"{voters} alone"] = ", ".join(f"{names[part]} {share:.1%} right" for part, share in shares.items())
     kind = "md" if path.suffix.lower() == ".md" else "html"
     text = _rendered(
         f"classes.{kind}", title=run.path.resolve().name, facts=facts, notes=notes_of(run.task), found=found

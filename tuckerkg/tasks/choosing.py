@@ -1,14 +1,20 @@
-"""Which encoder, and which nodes have start vectors of their own: what judges unseen labels best, by a few trials."""
+"""Which encoder, which start vectors and which counts: what judges unseen labels best, by a few trials."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
 from tuckerkg.config.settings import Settings, parse_settings
-from tuckerkg.tasks.task import Task, TaskKind
-from tuckerkg.tasks.training import Trial, try_settings
-from tuckerkg.types import JsonObject, LogFunction, ignore
+from tuckerkg.tasks.counts import CountClassifier, CountSettings
+from tuckerkg.tasks.figures import Judgement, judge
+from tuckerkg.tasks.probabilities import fit_probabilities, unseen_scores
+from tuckerkg.tasks.surroundings import Surroundings
+from tuckerkg.tasks.task import TRAIN, Task, TaskKind, stratified_folds
+from tuckerkg.tasks.training import FOLD_SEED, Trial, try_settings
+from tuckerkg.types import Counted, JsonObject, LogFunction, ignore
 
 STARTS = (1, 5, 25, 100)  # facts that a node must be in to have a start vector of its own
 PLAIN = {"input_norm": False, "message_norm": False, "output_norm": False}
@@ -20,6 +26,10 @@ VARIANTS: dict[str, tuple[JsonObject, ...]] = {
 }
 AUTOMATIC = ("rgcn", "tgcn")  # the layers that paid best
 LAYERS = {"nodes": (2, 3), "graphs": (2, 3, 4)}
+HOPS = {"nodes": (2,), "graphs": (2, 3)}
+COUNTS: tuple[Counted, ...] = ("sums", "tf-idf")
+COUNT_DECAYS = (1e-3, 1e-4, 1e-5)
+PATIENCE = 4  # evaluations
 SUMS: JsonObject = {"normalize": "none"}  # counts what a mean forgets, such as the bonds of an atom
 BASE: JsonObject = {
     "model": {"dim": 32, "relation_dim": 32},
@@ -34,7 +44,7 @@ OF_GRAPHS: JsonObject = {
 def base_settings(kind: TaskKind, dataset: str, seed: int = 0, encoder: JsonObject | None = None) -> JsonObject:
     """Values that both kinds start from, with the encoder that was asked for."""
     values: JsonObject = {"kind": kind, "dataset": dataset, **BASE, **(OF_GRAPHS if kind == "graphs" else {})}
-    values["train"] = {**values["train"], "seed": seed}
+    values["train"] = {**values["train"], "seed": seed, "patience": PATIENCE}
     values["encoder"] = encoder or {"name": AUTOMATIC[0]}
     return values
 
@@ -42,7 +52,7 @@ def base_settings(kind: TaskKind, dataset: str, seed: int = 0, encoder: JsonObje
 def choose(
     task: Task, values: JsonObject, encoders: Sequence[str] = AUTOMATIC, log: LogFunction = ignore
 ) -> tuple[Settings, list[Trial]]:
-    """Try starts with the first encoder, then variants, other encoders and depths with the best start.
+    """Try starts with the first encoder, then variants, other encoders and depths with the best start, then counts.
 
     Returns:
         The settings that judged unseen labels best, and all trials. They have the epochs of the best validation.
@@ -51,7 +61,7 @@ def choose(
 
     def attempt(changes: JsonObject, encoder: JsonObject) -> Trial:
         settings = parse_settings(_merged({**values, "encoder": encoder}, changes))
-        trial = try_settings(task, settings)
+        trial = try_settings(task, settings, rival=max(trials, key=_headline, default=None))
         trials.append(trial)
         log(f"{described(settings)}: {_told(trial)}")
         return trial
@@ -72,8 +82,36 @@ def choose(
     final = best.settings.model_copy(
         update={"train": best.settings.train.model_copy(update={"epochs": float(best.epochs)})}
     )
+    final = with_counts(task, final, best, log)
     log(f"chosen: {described(final)}, {best.epochs} epochs")
     return final, trials
+
+
+def with_counts(task: Task, settings: Settings, encoder: Trial, log: LogFunction = ignore) -> Settings:
+    """The settings with the counts that judge unseen labels best beside the encoder, or without any."""
+    _, label = task.of_part(TRAIN)
+    fold = stratified_folds(label, settings.classify.members, FOLD_SEED)
+    best, chosen = encoder.judgement.headline, settings
+    for hops in HOPS[task.kind]:
+        surroundings = Surroundings(task, hops)
+        for kind in COUNTS:
+            for decay in COUNT_DECAYS:
+                found = CountClassifier(task, fold, CountSettings(kind, hops, decay), surroundings)
+                judgement, share = _beside(encoder, unseen_scores(found.scores(found.items), fold), task.classes)
+                if judgement.headline > best:
+                    counted = {"counts": kind, "hops": hops, "counts_decay": decay}
+                    best, chosen = (
+                        judgement.headline,
+                        settings.model_copy(update={"classify": settings.classify.model_copy(update=counted)}),
+                    )
+                    log(f"with {kind} {hops} away, decay {decay:g}, share {share:.0%}: {_in_words(judgement)}")
+    return chosen
+
+
+def _beside(encoder: Trial, counts: Tensor, classes: tuple[str, ...]) -> tuple[Judgement, float]:
+    """How unseen labels are judged by encoder and counts together, and the share of these."""
+    fitted = fit_probabilities(encoder.scores, encoder.label, counts)
+    return judge(fitted.of(encoder.scores[None], counts[None]), encoder.label, classes), fitted.counted
 
 
 def described(settings: Settings) -> str:
@@ -86,12 +124,17 @@ def described(settings: Settings) -> str:
         words.append("no norms")
     if settings.kind == "nodes":
         words.append(f"own vectors from {settings.classify.least} facts on")
+    if settings.classify.counts != "none":
+        words.append(f"counts ({settings.classify.counts}) {settings.classify.hops} away")
     return ", ".join(words)
 
 
 def _told(trial: Trial) -> str:
-    found = trial.judgement
-    return f"unseen labels {found.accuracy:.1%} right, likelihood {found.likelihood:.3f} after {trial.epochs} epochs"
+    return f"{_in_words(trial.judgement)} after {trial.epochs} epochs"
+
+
+def _in_words(found: Judgement) -> str:
+    return f"unseen labels {found.accuracy:.1%} right, likelihood {found.likelihood:.3f}"
 
 
 def _headline(trial: Trial) -> float:

@@ -17,13 +17,14 @@ from tuckerkg.data.labels import Vocabulary
 from tuckerkg.data.load import read_dataset
 from tuckerkg.data.readers.options import ReadOptions
 from tuckerkg.data.triple_sets import SPLITS
-from tuckerkg.errors import TuckerkgError
+from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.storage.run_folder import RunFolder, check_place
 from tuckerkg.tasks.choosing import AUTOMATIC, base_settings, choose
 from tuckerkg.tasks.reading.graph_sets import GraphSet, is_tu_folder, read_graph_column, read_tu
 from tuckerkg.tasks.reading.labels import LabelRow, classes_of, read_labels, read_table
 from tuckerkg.tasks.reading.literals import literal_features
 from tuckerkg.tasks.reading.own_edges import own_edges
+from tuckerkg.tasks.reading.tensors import is_tensors, task_of_tensors
 from tuckerkg.tasks.run import ClassRun
 from tuckerkg.tasks.task import TEST, TRAIN, Task, TaskKind, read_task, stratified_folds
 from tuckerkg.tasks.training import fit_labels
@@ -43,6 +44,8 @@ class ReadTask:
     relations: tuple[str, ...]
     titles: Mapping[str, str]
     relation_titles: Mapping[str, str]
+    fold: torch.Tensor | None = None
+    """The part of a cross-validation that each label is in, where a column says it, ``[m]``."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class LabelOptions:
         labels, test_labels: files of labels; all of the second one are held out.
         column: the column that names the items; None: the one most of whose values do.
         split: a column that says train or test; without it and ``test_labels`` a fifth is held out.
+        fold: a column that names the part of a cross-validation.
         literals: "nodes" keeps RDF literals as nodes of the graph, "features" makes numbers of them, "none" leaves
             them out.
         features: a table of numbers per node, with a column of their names.
@@ -67,6 +71,7 @@ class LabelOptions:
     test_labels: Path | None = None
     column: str | None = None
     split: str | None = None
+    fold: str | None = None
     literals: str = "nodes"
     features: Path | None = None
     keep_own_edges: bool = False
@@ -83,6 +88,8 @@ def read_task_files(
         InputError: a file is bad; names file and line.
         TuckerkgError: there is nothing to tell apart, or options exclude each other.
     """
+    if is_tensors(graph):
+        return _tensor_task(graph, options)
     if isinstance(graph, str | Path) and (options.graph_column or is_tu_folder(Path(graph))):
         return _graph_task(Path(graph), options, reading)
     if options.labels is None:
@@ -112,7 +119,8 @@ def classify(  # noqa: PLR0913  (by keyword)
     """Put nodes of a graph, or the graphs of a set, into classes.
 
     Args:
-        graph: what ``tuckerkg.train`` takes; a folder in the TU format; or, with ``graph_column``, a file of graphs.
+        graph: what ``tuckerkg.train`` takes; a folder in the TU format; with ``graph_column``, a file of graphs; or
+            a ``Data`` of PyTorch Geometric with ``y``, or a list of them, one for each graph.
         labels: a TSV, CSV or Parquet file of labels. A folder in the TU format has its own.
         target: its column with the classes.
         test_labels: a file of labels that are held out.
@@ -196,9 +204,13 @@ def cross_validate(
     overrides: Mapping[str, Any] | None = None,
     log: LogFunction = ignore,
 ) -> list[ClassRun]:
-    """Hold out another part of all labels each time; settings are chosen anew, on the rest alone."""
+    """Hold out another part of all labels each time; settings are chosen anew, on the rest alone.
+
+    Where a column of the labels says the parts, these are held out, however many ``folds`` are asked for.
+    """
     task = read.task
-    part_of = stratified_folds(task.label, folds, seed + 1)
+    part_of = stratified_folds(task.label, folds, seed + 1) if read.fold is None else read.fold
+    folds = int(part_of.max()) + 1
     runs = []
     for number in range(folds):
         part = replace(read, task=task.with_parts(torch.nonzero(part_of == number)[:, 0]))
@@ -221,7 +233,7 @@ def _node_task(read: Dataset, options: LabelOptions) -> ReadTask:
         triples, names = literal.kept, list(literal.names)
         features = literal.values if features is None else torch.cat([features, literal.values], 1)
         said.append(f"literals became {len(names)} numbers of each node")
-    classes, labelled, label, part = _labels(rows, read.entities, options)
+    classes, labelled, label, part, fold = _labels(rows, read.entities, options)
     task = Task(
         kind="nodes", target=options.target, classes=classes, triples=triples, num_nodes=len(read.entities),
         num_relations=len(read.relations), labelled=labelled, label=label, part=part, features=features,
@@ -229,8 +241,22 @@ def _node_task(read: Dataset, options: LabelOptions) -> ReadTask:
     )  # fmt: skip
     task = _without_own_edges(task, read.relations.labels, options, said)
     return ReadTask(
-        read.name, task, read.entities.labels, read.relations.labels, read.entity_titles, read.relation_titles
+        read.name, task, read.entities.labels, read.relations.labels, read.entity_titles, read.relation_titles, fold
     )
+
+
+def _tensor_task(graph: Any, options: LabelOptions) -> ReadTask:
+    """A task whose graph and labels are tensors."""
+    task, given_parts = task_of_tensors(graph, options.target or "y")
+    if not given_parts:
+        task = task.with_parts(
+            torch.nonzero(stratified_folds(task.label, round(1 / HELD_OUT), options.seed) == 0)[:, 0]
+        )
+    said: list[str] = []
+    relations = tuple(f"edge {number}" for number in range(task.num_relations))
+    task = _without_own_edges(replace(task, notes={"said": said, "features": []}), relations, options, said)
+    nodes = tuple(f"{number:0{len(str(task.num_nodes))}}" for number in range(task.num_nodes))
+    return ReadTask("tensors", task, nodes, relations, {}, {})
 
 
 def _without_own_edges(task: Task, relations: Sequence[str], options: LabelOptions, said: list[str]) -> Task:
@@ -255,7 +281,7 @@ def _graph_task(path: Path, options: LabelOptions, reading: ReadOptions | None) 
     else:
         found = read_tu(path)
     rows = _rows_of_set(found, options)
-    classes, labelled, label, part = _labels(rows, found.graphs, options)
+    classes, labelled, label, part, fold = _labels(rows, found.graphs, options)
     task = Task(
         kind="graphs", target=options.target or "class", classes=classes, triples=found.triples,
         num_nodes=len(found.nodes), num_relations=len(found.relations), labelled=labelled, label=label, part=part,
@@ -264,7 +290,7 @@ def _graph_task(path: Path, options: LabelOptions, reading: ReadOptions | None) 
         features=None if found.features is None else torch.from_numpy(found.features),
         inverses=not found.edges_stand_twice,
     )  # fmt: skip
-    return ReadTask(found.name, task, found.nodes, found.relations, {}, {})
+    return ReadTask(found.name, task, found.nodes, found.relations, {}, {}, fold)
 
 
 def _rows_of_set(found: GraphSet, options: LabelOptions) -> list[LabelRow]:
@@ -281,7 +307,9 @@ def _rows_of_set(found: GraphSet, options: LabelOptions) -> list[LabelRow]:
 def _label_rows(options: LabelOptions, names: Vocabulary) -> list[LabelRow]:
     if options.labels is None or not options.target:
         raise TuckerkgError("labels are needed: --labels FILE --target COLUMN")
-    rows = read_labels(options.labels, options.target, names, column=options.column, split=options.split)
+    rows = read_labels(
+        options.labels, options.target, names, column=options.column, split=options.split, fold=options.fold
+    )
     if options.test_labels is None:
         return rows
     further = read_labels(options.test_labels, options.target, names, column=options.column, held_out=True)
@@ -296,8 +324,8 @@ def _label_rows(options: LabelOptions, names: Vocabulary) -> list[LabelRow]:
 
 def _labels(
     rows: Sequence[LabelRow], names: Vocabulary, options: LabelOptions
-) -> tuple[tuple[str, ...], torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Classes, and of every label its item, class and part."""
+) -> tuple[tuple[str, ...], torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Classes, and of every label its item, class and part, and its fold where a column says it."""
     rows = sorted(rows, key=lambda row: row.item)  # so that the order of the file does not matter
     classes = classes_of(rows)
     number = {name: place for place, name in enumerate(classes)}
@@ -305,7 +333,15 @@ def _labels(
     part = torch.tensor([TEST if row.held_out else TRAIN for row in rows])
     if options.test_labels is None and options.split is None:
         part = (stratified_folds(label, round(1 / HELD_OUT), options.seed) == 0).long() * TEST
-    return classes, torch.tensor([names.id_of(row.item) for row in rows]), label, part
+    fold = None
+    if options.fold is not None:
+        if options.test_labels is not None or options.split is not None:
+            raise TuckerkgError("a column of folds says what is held out: leave out --test-labels and --split-column")
+        named = sorted({row.fold for row in rows})
+        if len(named) == 1:
+            raise TuckerkgError(f"the column {printable(options.fold)} has one value: folds are two and more")
+        fold = torch.tensor([named.index(row.fold) for row in rows])
+    return classes, torch.tensor([names.id_of(row.item) for row in rows]), label, part, fold
 
 
 def _given_features(options: LabelOptions, names: Vocabulary) -> torch.Tensor | None:

@@ -96,4 +96,4 @@ def mcnemar(one: Tensor, other: Tensor) -> float:
 
 def _right(run: ClassRun) -> Tensor:
     items, label = run.task.of_part(TEST)
-    return run.probabilities[items].argmax(1) == label
+    return run.probabilities_of(items).argmax(1) == label

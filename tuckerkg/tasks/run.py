@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from tuckerkg.nn.model import device_to_answer
 from tuckerkg.storage.checkpoints import Which
 from tuckerkg.storage.run_folder import RunFolder
 from tuckerkg.storage.weights import restore_weights
+from tuckerkg.tasks.counts import CountClassifier
 from tuckerkg.tasks.explaining import ClassExplanation, explain_item
 from tuckerkg.tasks.figures import Judgement, judge
 from tuckerkg.tasks.model import Committee, message_graph
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 UNSURE = "unsure"
 KINDS = ("nodes", "graphs")
+Voters = Literal["all", "encoder", "counts"]
+AT_ONCE = 10_000  # items whose surroundings are counted
 
 
 @dataclass(frozen=True)
@@ -123,21 +126,41 @@ class ClassRun:
         return found
 
     @cached_property
-    def fitted(self) -> ClassProbabilities:
-        """Temperature and threshold, fitted on the labels to train on, each judged by a member that did not see it."""
-        if len(self.scores) == 1:  # nobody did not see them
-            return ClassProbabilities(1.0, 0.0, 1.0, float("nan"))
-        return fit_probabilities(*self._unseen())
-
-    def _unseen(self) -> tuple[Tensor, Tensor]:
-        items, label = self.task.of_part(TRAIN)
-        fold = stratified_folds(label, len(self.scores), FOLD_SEED)
-        return unseen_scores(self.scores[:, items], fold), label
+    def counts(self) -> CountClassifier | None:
+        """What votes beside the encoders, fitted when it is first asked; None: nothing is counted."""
+        return CountClassifier.of(self.task, self.settings, self._fold())
 
     @cached_property
-    def probabilities(self) -> Tensor:
-        """Probabilities of all items, ``[items, C]``."""
-        return self.fitted.of(self.scores)
+    def fitted(self) -> ClassProbabilities:
+        """Temperature and threshold, fitted on the labels to train on, each judged by a member that did not see it."""
+        return self._fitted_for("all")
+
+    def _fitted_for(self, voters: Voters) -> ClassProbabilities:
+        if len(self.scores) == 1:  # nobody did not see them
+            return ClassProbabilities(1.0, 0.0, 1.0, float("nan"))
+        scores, counts, label = self._unseen(voters)
+        return fit_probabilities(scores, label, counts)
+
+    def _fold(self) -> Tensor:
+        return stratified_folds(self.task.of_part(TRAIN)[1], self.settings.classify.members, FOLD_SEED)
+
+    def _unseen(self, voters: Voters = "all") -> tuple[Tensor, Tensor | None, Tensor]:
+        """Scores of the labels to train on, what counts say of them, and the labels."""
+        items, label = self.task.of_part(TRAIN)
+        scores, counts = self._scores_of(items, voters)
+        fold = self._fold()
+        return unseen_scores(scores, fold), None if counts is None else unseen_scores(counts, fold), label
+
+    def _scores_of(self, items: Tensor, voters: Voters = "all") -> tuple[Tensor, Tensor | None]:
+        """Scores ``[K, n, C]`` by the encoders, and by counts where they vote."""
+        if self.counts is None or voters == "encoder":
+            return self.scores[:, items], None
+        counts = torch.cat([self.counts.scores(part) for part in items.split(AT_ONCE)], 1)
+        return (counts, None) if voters == "counts" else (self.scores[:, items], counts)
+
+    def probabilities_of(self, items: Tensor) -> Tensor:
+        """Probabilities of items by number, ``[n, C]``."""
+        return self.fitted.of(*self._scores_of(items))
 
     def predict(self, items: Sequence[str] | None = None) -> ClassPredictions:
         """Classes of items by name or label; None: of all graphs, or of all nodes that are like the labelled ones.
@@ -147,7 +170,10 @@ class ClassRun:
         """
         ids = self._asked() if items is None else [self.items.id_of(name) for name in items]
         known = dict(zip(self.task.labelled.tolist(), self.task.label.tolist(), strict=True))
-        return ClassPredictions(self._prediction(item, known.get(item)) for item in ids)
+        rows = self.probabilities_of(torch.tensor(ids)).tolist() if ids else []
+        return ClassPredictions(
+            self._prediction(item, shares, known.get(item)) for item, shares in zip(ids, rows, strict=True)
+        )
 
     def _asked(self) -> list[int]:
         """All items that classes make sense for: nodes that have a relation most labelled ones have, in its place."""
@@ -165,8 +191,7 @@ class ClassRun:
                     best, most = there | labelled, covered / len(there)
         return sorted(best)
 
-    def _prediction(self, item: int, known: int | None) -> ClassPrediction:
-        shares = self.probabilities[item].tolist()
+    def _prediction(self, item: int, shares: list[float], known: int | None) -> ClassPrediction:
         classes = self.task.classes
         place = max(range(len(shares)), key=shares.__getitem__)
         told = classes[place] if shares[place] >= self.fitted.threshold else UNSURE
@@ -180,25 +205,40 @@ class ClassRun:
             known=None if known is None else classes[known],
         )
 
-    def evaluate(self, part: str = "test") -> ClassEvaluation:
-        """Judge held-out labels; ``part`` "valid": the labels to train on, each by a member that did not see it.
+    def evaluate(self, part: str = "test", voters: Voters = "all") -> ClassEvaluation:
+        """Judge held-out labels.
+
+        Args:
+            part: "valid" judges the labels to train on, each by a member that did not see it.
+            voters: "encoder" or "counts" judges as these alone would.
 
         Raises:
-            TuckerkgError: there are none.
+            TuckerkgError: there are no such labels, or no counts.
         """
+        if voters == "counts" and self.counts is None:
+            raise TuckerkgError(f"{self.path}: counts nothing (classify.counts=none)")
+        fitted = self.fitted if voters == "all" else self._fitted_for(voters)
         if part == "valid" and len(self.scores) > 1:
-            scores, label = self._unseen()
-            return _evaluation(self.fitted.of(scores[None]), label, self.task.classes, self.fitted.threshold)
+            scores, counts, label = self._unseen(voters)
+            shares = fitted.of(scores[None], None if counts is None else counts[None])
+            return _evaluation(shares, label, self.task.classes, fitted.threshold)
         items, label = self.task.of_part(TEST)
         if part != "test" or not len(items):
             raise TuckerkgError(f"{self.path}: has no labels to judge as '{printable(part)}'; expected test or valid")
-        return _evaluation(self.probabilities[items], label, self.task.classes, self.fitted.threshold)
+        return _evaluation(fitted.of(*self._scores_of(items, voters)), label, self.task.classes, fitted.threshold)
 
     def judged(self) -> dict[str, ClassEvaluation]:
         """Evaluations by part: "valid" where members do not see all labels, "test" where some are held out."""
         parts = ["valid"] if len(self.scores) > 1 else []
         parts += ["test"] if bool((self.task.part == TEST).any()) else []
         return {part: self.evaluate(part) for part in parts}
+
+    def alone(self) -> dict[str, dict[str, float]]:
+        """Accuracies of encoders and counts by part, each alone; empty where nothing is counted."""
+        if self.counts is None:
+            return {}
+        voters: tuple[Voters, ...] = ("encoder", "counts")
+        return {each: {part: self.evaluate(part, each).judgement.accuracy for part in self.judged()} for each in voters}
 
     def explain(self, item: str, count: int = 5) -> ClassExplanation:
         """The facts that carried an item's most probable class, the strongest first.
@@ -207,8 +247,8 @@ class ClassRun:
             UnknownNameError: there is no such item.
         """
         number = self.items.id_of(item)
-        place = int(self.probabilities[number].argmax())
-        found = explain_item(self.task, self.model, self.fitted, number, place, count)
+        place = int(self.probabilities_of(torch.tensor([number]))[0].argmax())
+        found = explain_item(self.task, self.model, self.fitted, number, place, count, self.counts)
         return ClassExplanation.of(self.items.shown(number), self.task.classes[place], found, self._fact)
 
     def _fact(self, row: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from tuckerkg.training.loop import Loop, fit, own_random_state, step_seed, threa
 from tuckerkg.training.optim import ModelOptimizer, learning_rate
 from tuckerkg.types import ProgressFunction
 
+BEHIND = 0.95  # of the best trial's figure, below which a trial is given up
 FOLD_SEED = 0  # of the labels that members do not see: the same for all seeds, so that their figures can be compared
 
 
@@ -128,17 +129,26 @@ def fit_labels(folder: RunFolder, callback: Callback | None = None) -> State:
 
 @dataclass(frozen=True)
 class Trial:
-    """What settings reached in memory: the best validation, and after how many epochs."""
+    """What settings reached in memory: the best validation, and after how many epochs.
+
+    Attributes:
+        scores: of the labels to train on by members that do not see them, ``[m, C]``.
+        curve: the best figure so far, after each validation.
+    """
 
     settings: Settings
     judgement: Judgement
     epochs: int
-    scores: Tensor  # [m, C] of the labels to train on, unseen
+    scores: Tensor
     label: Tensor
+    curve: tuple[float, ...]
 
 
-def try_settings(task: Task, settings: Settings, callback: Callback | None = None) -> Trial:
-    """Train in memory, to see what validation says; the same numbers as in a run folder with as many threads."""
+def try_settings(task: Task, settings: Settings, callback: Callback | None = None, rival: Trial | None = None) -> Trial:
+    """Train in memory, to see what validation says; the same numbers as in a run folder with as many threads.
+
+    A trial that is well behind its ``rival`` after a third of its epochs ends there.
+    """
     train, callback = settings.train, callback or NullCallback()
     with own_random_state(), threads(train.threads):
         torch.manual_seed(train.seed)
@@ -148,6 +158,7 @@ def try_settings(task: Task, settings: Settings, callback: Callback | None = Non
         validation = LabelValidation(task, model, batches.whole)
         total, every = max(1, round(train.epochs)), max(1, round(train.evaluate_every))
         best: Trial | None = None
+        curve: list[float] = []
         for step in range(total):
             optimizer.set_lr(learning_rate(train, step, total))
             torch.manual_seed(step_seed(train.seed, step))
@@ -160,6 +171,16 @@ def try_settings(task: Task, settings: Settings, callback: Callback | None = Non
             if (step + 1) % every == 0 or step + 1 == total:
                 judgement = validation()
                 if best is None or judgement.headline > best.judgement.headline:
-                    best = Trial(settings, judgement, step + 1, *validation.scores())
+                    best = Trial(settings, judgement, step + 1, *validation.scores(), ())
+                curve.append(best.judgement.headline)
+                if len(set(curve[-train.patience - 1 :])) == 1 and 0 < train.patience < len(curve):
+                    break
+                if 3 * step >= total and _is_behind(curve, rival):
+                    break
         assert best is not None
-        return best
+        return replace(best, curve=tuple(curve))
+
+
+def _is_behind(curve: list[float], rival: Trial | None) -> bool:
+    """Whether a trial's best figure is well below that of another one as long after the start."""
+    return rival is not None and curve[-1] < BEHIND * rival.curve[min(len(curve), len(rival.curve)) - 1]

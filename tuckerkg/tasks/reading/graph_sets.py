@@ -85,7 +85,7 @@ def read_tu(path: Path) -> GraphSet:
         relations=tuple(f"edge {number:g}" for number in edge_names.tolist()),
         features=None if attributes is None else attributes.astype(np.float32),
         labels=tuple(f"{label:g}" for label in labels.tolist()),
-        edges_stand_twice=_stand_twice(triples),
+        edges_stand_twice=stand_twice(triples),
     )
 
 
@@ -181,7 +181,7 @@ def _check_range(path: Path, ids: np.ndarray, count: int, what: str) -> None:
         raise InputError([Problem(str(path), int(wrong[0]) + 1, None, text)])
 
 
-def _stand_twice(triples: np.ndarray) -> bool:
+def stand_twice(triples: np.ndarray) -> bool:
     """Whether for every edge the turned one is there, of the same kind."""
     turned = triples[:, [2, 1, 0]]
     both = pl.DataFrame({"a": triples[:, 0], "r": triples[:, 1], "b": triples[:, 2]})

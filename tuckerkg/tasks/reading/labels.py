@@ -27,6 +27,7 @@ class LabelRow:
     label: str
     held_out: bool
     line: int
+    fold: str = ""
 
 
 def read_table(path: Path, delimiter: str | None = None) -> pl.DataFrame:
@@ -53,7 +54,7 @@ def read_table(path: Path, delimiter: str | None = None) -> pl.DataFrame:
 
 def read_labels(
     path: Path, target: str, names: Vocabulary, *, column: str | None = None, split: str | None = None,
-    held_out: bool = False, delimiter: str | None = None,
+    fold: str | None = None, held_out: bool = False, delimiter: str | None = None,
 ) -> list[LabelRow]:  # fmt: skip
     """The labels of a file.
 
@@ -63,6 +64,7 @@ def read_labels(
         names: what items are called.
         column: the column that names them; None: the one most of whose values are such names.
         split: a column that says train or test.
+        fold: a column that names the part of a cross-validation.
         held_out: all labels of this file are held out.
 
     Raises:
@@ -74,21 +76,24 @@ def read_labels(
     _check_column(path, target, table.columns)
     place = _item_column(path, table, names, target) if column is None else column
     _check_column(path, place, table.columns)
-    if split is not None:
-        _check_column(path, split, table.columns)
+    for each in (split, fold):
+        if each is not None:
+            _check_column(path, each, table.columns)
     rows: list[LabelRow] = []
     problems: list[Problem] = []
     seen: dict[str, int] = {}
+    folds = table[fold].to_list() if fold is not None else [""] * len(table)
     parts = table[split].to_list() if split is not None else [None] * len(table)
     for line, (item, label, part) in enumerate(
         zip(table[place].to_list(), table[target].to_list(), parts, strict=True), start=2
     ):
-        wrong = _wrong(item, label, part, names, seen)
+        own_fold = folds[line - 2]
+        wrong = _wrong(item, label, part, names, seen) or ("" if own_fold is not None else "its fold is empty")
         if wrong:
             problems.append(Problem(str(path), line, None, wrong))
             continue
         seen[item] = line
-        rows.append(LabelRow(item, label, held_out if part is None else HELD_OUT[part.strip().lower()], line))
+        rows.append(LabelRow(item, label, held_out if part is None else HELD_OUT[part.strip().lower()], line, own_fold))
     if problems:
         remedy = "Remove these rows, or name the column of the items by --item-column."
         raise InputError(problems, remedy, len(problems))
