@@ -162,7 +162,8 @@ def measure(name: str, given: argparse.Namespace, place: Path) -> dict[str, Any]
         print(f"{name} on {ranks} ranks: {'agrees' if row['agrees'] else 'DIFFERS'}, test MRR {row['test_mrr']:.6f}")
     whole = run.evaluate("test").ranks
     in_one_piece = {"best": whole.best.tolist(), "worst": whole.worst.tolist(), "mrr": mrr_of(whole.best, whole.worst)}
-    return {"ranks": rows, "ranked_in_one_piece": compare(in_one_piece, first, run)}
+    changes = list(given.changes or ())
+    return {"changes": changes, "ranks": rows, "ranked_in_one_piece": compare(in_one_piece, first, run)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
