@@ -59,6 +59,33 @@ def test_a_double_click_expands_and_a_drag_moves(windows, service):
     assert node_at(page, "Spain") == pytest.approx((x + 60, y + 40), abs=3)
 
 
+NAMES = """() => {
+    const { canvas } = document.querySelector('.canvas'), zoom = canvas.zoom();
+    const named = canvas.nodes().filter((node) => node.style('label'));
+    const only = { includeNodes: false, includeEdges: false, includeOverlays: false, includeUnderlays: false };
+    const sizes = named.map((node) => zoom * node.numericStyle('font-size'));
+    return { all: canvas.nodes().length, names: named.map((node) => node.id()), sizes,
+        boxes: named.map((node) => node.boundingBox({ ...only, includeLabels: true })) };
+}"""
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_names_are_large_enough_to_read_and_lie_on_no_other(windows, service, hops):
+    page = windows.open(service, f"#/graph/France?hops={hops}")
+    drawn(page)
+    page.wait_for_function("() => document.querySelector('.canvas').canvas.zoom() !== 1")
+    page.wait_for_timeout(300)  # names follow the zoom
+    found = page.evaluate(NAMES)
+    assert "France" in found["names"]
+    assert len(found["names"]) > found["all"] / 4
+    assert min(found["sizes"]) > 10.5
+    inner = [(box["x1"] + 2, box["x2"] - 2, box["y1"] + 2, box["y2"] - 2) for box in found["boxes"]]
+    for place, (left, right, top, bottom) in enumerate(inner):
+        for other in inner[:place]:
+            assert left >= other[1] or right <= other[0] or top >= other[3] or bottom <= other[2]
+    keep(page, f"canvas-{hops}")
+
+
 def test_the_legend_hides_and_shows_a_relation(windows, service):
     page = windows.open(service, "#/graph/France")
     drawn(page)

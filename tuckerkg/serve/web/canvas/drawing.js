@@ -3,18 +3,18 @@ import cytoscape from "../vendor/cytoscape/cytoscape.esm.min.mjs";
 import { shown } from "../dom.js";
 import { keyOf, percent } from "../words.js";
 import { Colours, pageColours } from "./colours.js";
+import { inLines, showNames } from "./naming.js";
 import { fan, outside, ring, settled } from "./placing.js";
 
 const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// Names are broken between words; what has none is cut.
-const inLines = (title) => shown(title, 48).split(" ").map((word) => shown(word, 18)).join(" ");
-
 function styles(c) {
   return [
     { selector: "node", style: { width: "data(size)", height: "data(size)", "background-color": c.fill, "border-width": 2, "border-color": c.soft, label: "data(name)", color: c.ink,
-      "font-size": 12, "font-family": "system-ui, sans-serif", "text-valign": "bottom", "text-margin-y": 4, "text-wrap": "wrap", "text-max-width": 105,
+      "font-size": "data(font)", "font-family": "system-ui, sans-serif", "text-valign": "bottom", "text-margin-y": 4, "text-wrap": "wrap", "text-max-width": 1000,
       "text-background-color": c.paper, "text-background-opacity": 0.85, "text-background-padding": 1, "min-zoomed-font-size": 6 } },
+    { selector: "node.nameless", style: { label: "" } },
+    { selector: "node.pointed, node.nameless:selected", style: { label: "data(name)", "z-index": 30 } },
     { selector: "node.centre", style: { "background-color": c.accent, "border-color": c.accent, "font-weight": "bold" } },
     { selector: "node.open", style: { "border-color": c.accent } },
     { selector: "node.pinned", style: { shape: "diamond" } },
@@ -41,6 +41,12 @@ export class Drawing {
     signal.addEventListener("abort", () => this.cy.destroy(), { once: true });
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", () => this.cy.style(styles(pageColours())), { signal });
+    let soon = 0;
+    const names = () => { clearTimeout(soon); soon = setTimeout(() => this.cy.destroyed() || showNames(this.cy), 60); };
+    this.cy.on("zoom resize add free", names);
+    this.cy.on("position", "node", names);
+    this.cy.on("mouseover", "node", (event) => event.target.addClass("pointed"));
+    this.cy.on("mouseout", "node", (event) => event.target.removeClass("pointed"));
     this.cy.on("mouseover", "edge", (event) => event.target.addClass("told"));
     this.cy.on("mouseout", "edge", (event) => this.label(event.target));
     this.cy.on("select", "edge", (event) => event.target.addClass("told"));
@@ -62,7 +68,7 @@ export class Drawing {
     if (moved && fresh.length) opened.position(moved);
     const places_ = at ? fan(fresh.map((each) => each.label), moved, taken) : null;
     for (const each of fresh) {
-      this.cy.add({ group: "nodes", data: { id: each.label, title: shown(each.title, 60), name: inLines(each.title), size: 14 + 5 * Math.min(5, Math.log10(1 + (each.facts ?? 1)) * 2), entity: each },
+      this.cy.add({ group: "nodes", data: { id: each.label, title: shown(each.title, 60), name: inLines(each.title), font: 12, size: 14 + 5 * Math.min(5, Math.log10(1 + (each.facts ?? 1)) * 2), entity: each },
         position: places_?.get(each.label) ?? { x: 0, y: 0 } });
     }
     for (const fact of facts) this.link(fact, "known");
