@@ -47,7 +47,9 @@ def fuzzed(served_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def document(fuzzed):
-    refused = {"negative_data_rejection": {"expected-statuses": [400, 403, 404, 405, 406, 413, 414, 415, 422, 429, 431]}}
+    refused = {
+        "negative_data_rejection": {"expected-statuses": [400, 403, 404, 405, 406, 413, 414, 415, 422, 429, 431]}
+    }
     config = schemathesis.Config.from_dict({"checks": refused})
     return schemathesis.openapi.from_url(f"{fuzzed.address}/api/v1/openapi.json", config=config)
 
