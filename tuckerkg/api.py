@@ -38,6 +38,7 @@ from tuckerkg.refitting import (
     unfinished_members,
     without_validation,
 )
+from tuckerkg.review.carrying import with_decisions
 from tuckerkg.storage.run_folder import RunFolder, check_place, is_run
 from tuckerkg.training.callbacks import Callback
 from tuckerkg.training.loop import fit
@@ -63,6 +64,7 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
     minutes: float | None = None,
     log: LogFunction = ignore,
     refit: bool = False,
+    decisions: str | Path | None = None,
 ) -> Run:
     """Train on a dataset.
 
@@ -84,10 +86,21 @@ def train(  # noqa: PLR0913  (what may be asked for, by keyword only)
         log: called with what the program decides, and why.
         refit: train once more on all facts when done, see ``refit``, into ``out`` with ``-refit`` behind, and give
             that run; where nothing was held out, it is trained on all facts already.
+        decisions: a run folder about whose facts people decided: accepted ones join training, and all decisions are
+            kept beside the new run, so that none is asked again.
 
     Raises:
         TuckerkgError: anything that a user can mend, in words.
     """
+    if decisions is not None:
+        carried = with_decisions(read_dataset(dataset, data), Path(decisions))
+        run = train(
+            carried.dataset, out=out, encoder=encoder, decoder=decoder, loss=loss, epochs=epochs, lr=lr, seed=seed,
+            settings=settings, overrides=overrides, callback=callback, start=start, minutes=minutes, log=log,
+            refit=refit,
+        )  # fmt: skip
+        carried.keep(run.path)
+        return run
     read = read_dataset(dataset, data)
     chosen_by_hand = (encoder, decoder, loss, epochs, lr, settings, overrides, start)
     if all(choice is None for choice in chosen_by_hand):

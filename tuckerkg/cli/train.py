@@ -40,8 +40,8 @@ from tuckerkg.errors import TuckerkgError, printable
 from tuckerkg.types import JsonObject
 
 if TYPE_CHECKING:
-    from tuckerkg.data.dataset import Dataset
     from tuckerkg.inference.run import Run
+    from tuckerkg.review.carrying import Carried
     from tuckerkg.storage.run_folder import RunFolder
 
 
@@ -135,6 +135,12 @@ def train(
             "--refit", help="When done, train once more on all facts, into the run folder's name with -refit behind."
         ),
     ] = False,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run folder about whose facts people decided: accepted ones join training, and none is asked again."
+        ),
+    ] = None,
     ranks: Annotated[
         int | None,
         typer.Option(
@@ -179,6 +185,7 @@ def train(
     """
     from tuckerkg import api
     from tuckerkg.reports import tables
+    from tuckerkg.review.carrying import Carried, with_decisions
     from tuckerkg.storage.run_folder import RunFolder, check_place
 
     if is_left_to_ranks(ranks, timeout):
@@ -205,7 +212,7 @@ def train(
     graph = graph_in_shards(first, ranks)
     if graph is not None:
         refuse_in_shards(
-            join_inverses, join_duplicates, split_by_pairs, drop_leaks, entity_names, relation_names, minutes
+            join_inverses, join_duplicates, split_by_pairs, drop_leaks, entity_names, relation_names, minutes, decisions
         )
         changes = in_shards(given, ranks, one_model, graph)
         chosen = settings_of(settings, dataset, {**named, "train.seed": seeds[0]}, changes)
@@ -215,6 +222,8 @@ def train(
         return
     read = load_graph(first.dataset, data, options, allow_leaks, entity_names, relation_names)
     read = remedied(read, inverses=join_inverses, duplicates=join_duplicates, pairs=split_by_pairs, drop=drop_leaks)
+    carried = with_decisions(read, decisions) if decisions else Carried(read, [])
+    read = carried.dataset
     tables.show_dataset(read)
     place = out or Path("runs") / (first.experiment or read.name)
     by_hand = by_hand or tensorboard
@@ -225,10 +234,12 @@ def train(
         if refit:
             check_place(api.refit_place(folder))
         if not by_hand:
-            _train_automatically(read, folder, minutes, each, result, refit)
+            _train_automatically(carried, folder, minutes, each, result, refit)
             continue
         chosen = first if each is None else settings_of(settings, dataset, {**named, "train.seed": each}, changes)
-        _finish(api.prepare(read, chosen, folder), tensorboard, result, data, refit, timeout)
+        prepared = api.prepare(read, chosen, folder)
+        carried.keep(prepared.path)
+        _finish(prepared, tensorboard, result, data, refit, timeout)
 
 
 def _seeds(named: list[int] | None, count: int | None) -> list[int | None]:
@@ -239,12 +250,15 @@ def _seeds(named: list[int] | None, count: int | None) -> list[int | None]:
 
 
 def _train_automatically(
-    dataset: Dataset, place: Path, minutes: float | None, seed: int | None, result: Path | None, refit: bool
+    carried: Carried, place: Path, minutes: float | None, seed: int | None, result: Path | None, refit: bool
 ) -> None:
     """Train what suits the graph and say what came of it."""
     from tuckerkg.api import train_automatically
 
-    run = train_automatically(dataset, place, minutes=minutes, seed=seed or 0, callback=training_progress(), log=print)
+    run = train_automatically(
+        carried.dataset, place, minutes=minutes, seed=seed or 0, callback=training_progress(), log=print
+    )
+    carried.keep(run.path)
     _close(run, result, refit)
 
 
