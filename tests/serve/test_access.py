@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import shutil
+import time
 
 import pytest
 from services import running
@@ -168,6 +170,30 @@ def test_a_page_of_an_allowed_origin_may_ask_and_no_other(served_run):
             status, _, given = found.ask("GET", "/api/v1/run", Origin=origin, **token, **asks)
             assert status == 403
             assert "access-control-allow-origin" not in given
+
+
+def test_every_request_is_a_line_of_json_without_secrets_queries_and_bodies(served_run, tmp_path, file):
+    written = tmp_path / "access.jsonl"
+    with running(served_run.path, "--token-file", str(file), "--access-log", str(written)) as found:
+        token = {"Authorization": f"Bearer {ALICE}"}
+        found.ask("GET", "/api/v1/entities?q=secret-words", X_Request_ID="mine-1", **token)
+        found.post("/api/v1/predict", {"head": "e000", "relation": "plus1"}, X_Request_ID="mine-2", **token)
+        found.ask("GET", "/api/v1/run", X_Request_ID="mine-3")
+        end = time.monotonic() + 30
+        while written.read_text(encoding="utf-8").count("mine-") < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+    text = written.read_text(encoding="utf-8")
+    lines = {line["id"]: line for line in map(json.loads, text.splitlines())}
+    searched, asked, refused = (lines[f"mine-{number}"] for number in (1, 2, 3))
+    assert (searched["status"], searched["route"], searched["who"]) == (200, "/api/v1/entities", "alice")
+    assert asked["questions"] == 1
+    assert asked["cost"] > 0
+    assert asked["ms"] > 0
+    assert asked["bytes"] > 0
+    assert asked["run"] == "run"
+    assert (refused["status"], refused["code"]) == (401, "token-needed")
+    for secret in (ALICE, "secret-words", "plus1"):
+        assert secret not in text
 
 
 def test_roles_are_kept_over_http(served_run, tmp_path, file):
