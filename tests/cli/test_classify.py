@@ -96,6 +96,14 @@ def test_settings_come_from_a_file_and_parts_from_a_column(trained, tmp_path):
     assert [each["count"] for each in found["each"]] == [10, 10, 10, 10]
 
 
+def test_a_finished_run_is_resumed_to_the_same_figures(trained):
+    folder, output = trained
+    shown = invoke("classify", "--resume", folder / "run", "--json")
+    assert shown.exit_code == 0, shown.output + str(shown.exception)
+    found = json.loads(shown.stdout)
+    assert f"{found['test']['accuracy']:.1%} of 8 right" in output
+
+
 def test_settings_are_searched_on_labels_that_members_do_not_see(trained, tmp_path):
     folder, _ = trained
     space = tmp_path / "space.toml"

@@ -172,7 +172,78 @@ def test_what_is_said_and_what_is_true_stands_side_by_side(tmp_path):
     pytest.importorskip("matplotlib")
     from tuckerkg.paper.figures import draw_figures
 
-    assert draw_figures(outcomes(), tmp_path, [trust_row()])[0] == "trust.png"
+    assert draw_figures(outcomes(), tmp_path, Studies({}, [], [trust_row()]))[0] == "trust.png"
+
+
+def class_row(name, how, accuracies, **values):
+    return {
+        "set": name, "encoder": "auto", "how": how, "accuracy": sum(accuracies) / len(accuracies), "deviation": 0.02,
+        "all": accuracies, **values,
+    }  # fmt: skip
+
+
+def test_classes_stand_beside_encoders_and_counts_alone():
+    alone = {"encoder_alone": [0.8, 0.9], "counts_alone": [None, 0.7], "seconds_a_run": 8.4}
+    rows = [class_row("aifb", "split", [0.9, 1.0], **alone), class_row("tu-mutag", "folds", [0.85, 0.95])]
+    text = page(outcomes(), studies=Studies({}, [], classes=rows))
+    first = (
+        "| AIFB | what is chosen | fixed split, 2 seeds | 95.0 ± 2.0 | 90.0 to 100.0 | 85.0 | 70.0 | R-GCN 95.8 | 8 |"
+    )
+    assert first in text
+    assert (
+        "| MUTAG (molecules) | what is chosen | ten folds, 2 parts | 90.0 ± 2.0 | 85.0 to 95.0 | – | – | GIN 89.4 | – |"
+        in text
+    )
+
+
+def sparsity_row(graph, model, mrr, **values):
+    bins = [{"facts": 0, "mrr": mrr / 2, "questions": 3}, {"facts": 4, "mrr": mrr, "questions": 17}]
+    return {
+        "dataset": "wn18rr", "graph": graph, "model": model, "mrr": mrr, "questions": 20, "train_facts": 86_835,
+        "cpu_minutes": 4.4, "asked": bins, "answer": bins[1:], **values,
+    }  # fmt: skip
+
+
+def test_where_an_encoder_pays_is_said_of_the_rows(tmp_path):
+    rows = [sparsity_row("all", "off", 0.44), sparsity_row("all", "on", 0.441, without_messages=0.43)]
+    rows += [sparsity_row("all", "paths", 0.5), sparsity_row("thin", "off", 0.2), sparsity_row("thin", "on", 0.25)]
+    text = page(outcomes(), studies=Studies({}, [], sparsity=rows))
+    assert "| WN18RR | all facts | 86,835 | 20 | .440 | .441 | .430 | .500 | 4 / 4 / 4 |" in text
+    assert "| WN18RR | 1 to 3 facts left | 86,835 | 20 | .200 | .250 | – | – | 4 / 4 / – |" in text
+    assert "by more than .005 on WN18RR with 1 to 3 facts left (+.050)." in text
+    assert "From the question is best on WN18RR with all facts." in text
+    asked = "| WN18RR | all facts | entity that is asked about | .220 / .221 / .250 | – | – | .440 / .441 / .500 |"
+    assert asked in text
+    assert "| WN18RR | 1 to 3 facts left | answer | – | – | – | .200 / .250 / – | – | – | – | – |" in text
+    pytest.importorskip("matplotlib")
+    from tuckerkg.paper.figures import draw_figures
+
+    assert draw_figures(outcomes(), tmp_path, Studies({}, [], sparsity=rows))[0] == "sparsity.png"
+    assert (tmp_path / "sparsity.png").stat().st_size > 5_000
+
+
+def printed_row(**values):
+    curve = [
+        {"step": step, "valid": step / 1000, "valid_without_messages": None if step == 500 else 0.01}
+        for step in (250, 500, 750)
+    ]
+    return {
+        "experiment": "paper-wn18rr-tgcn-tucker", "run": "wn18rr", "steps": 750, "best_step": 500, "lr": 0.0005,
+        "first_lr": 0.001, "minutes": 90.4, "test": {"mrr": 0.4}, "test_without_messages": {"mrr": 0.31},
+        "curve": curve, **values,
+    }  # fmt: skip
+
+
+def test_the_recipe_as_printed_stands_beside_the_paper(tmp_path):
+    rows = [printed_row(), printed_row(experiment="own", run="changed")]
+    text = page(outcomes(), studies=Studies({}, [], printed=rows))
+    assert "`paper-wn18rr-tgcn-tucker` | 750 | 500 | 0.50 | .482 | .400 | .310 | +.090 | -.082 | 90 |" in text
+    assert "| changed | `own` | 750 | 500 | 0.50 | – | .400 | .310 | +.090 | – | 90 |" in text
+    pytest.importorskip("matplotlib")
+    from tuckerkg.paper.figures import draw_figures
+
+    assert draw_figures(outcomes(), tmp_path, Studies({}, [], printed=rows))[0] == "printed.png"
+    assert (tmp_path / "printed.png").stat().st_size > 5_000
 
 
 def test_studies_are_read_where_they_are(tmp_path):
@@ -250,9 +321,11 @@ def test_figures_are_drawn_with_and_without_runs(tmp_path):
 
 def test_the_committed_pages_are_what_the_result_files_give():
     found = all_outcomes(HERE / "results")
-    figures = ["trust.png", "question.png", "bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
+    studies = Studies.read(HERE / "results")
+    figures = [f"{name}.png" for name in ("trust", "sparsity", "printed") if getattr(studies, name)]
+    figures += ["question.png", "bases.png", "subgraph-fb15k-237.png", "subgraph-wn18rr.png", "minutes.png"]
     text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
-    pictures, studies = [f"results/figures/{name}" for name in figures], Studies.read(HERE / "results")
+    pictures = [f"results/figures/{name}" for name in figures]
     assert text == page(found, pictures, bench_lines(HERE / "results"), studies), "run `make results`"
     readme = HERE / "README.md"
     filled = replace_block(readme, "headline", headline(found, studies))

@@ -193,6 +193,15 @@ def test_every_encoder_classifies_graphs(tmp_path, encoder):
     assert run.explain("01", 2).item == "01"
 
 
+@pytest.mark.parametrize("readout", ["sum", "mean", "attention"])
+def test_every_readout_classifies_graphs(tmp_path, readout):
+    read = read_task_files(str(write_molecules(tmp_path)), LabelOptions())
+    run = train_task(read, settings_of("graphs", **{"classify.readout": readout, "train.epochs": 40.0}))
+    assert [member.pool.readout for member in run.model.members] == [readout] * 3
+    assert any("attention" in name for name, _ in run.model.named_parameters()) == (readout == "attention")
+    assert run.evaluate("valid").judgement.accuracy > 0.8
+
+
 def test_settings_of_another_kind_are_refused():
     for key, value in (("decoder", "distmult"), ("paths.width", 8), ("ranks.shards", 2), ("regularizer.l2", 0.1)):
         with pytest.raises(SettingsError, match=key.split(".")[0]):

@@ -7,8 +7,11 @@ import pytest
 import torch
 from people import write_molecules, write_people
 
+from tuckerkg.config.settings import parse_settings
+from tuckerkg.config.toml import put_all
 from tuckerkg.errors import InputError, TuckerkgError
-from tuckerkg.tasks.classify import LabelOptions, cross_validate, read_task_files
+from tuckerkg.tasks.choosing import base_settings
+from tuckerkg.tasks.classify import LabelOptions, cross_validate, read_task_files, train_task
 from tuckerkg.tasks.reading.graph_sets import is_tu_folder, read_graph_column, read_tu
 from tuckerkg.tasks.reading.literals import literal_features
 from tuckerkg.tasks.task import TEST, TRAIN, stratified_folds
@@ -127,6 +130,51 @@ def test_literals_become_numbers_categories_and_words():
     words = found.values[7, [place for place, name in enumerate(found.names) if name.startswith("words")]]
     assert words.norm() == pytest.approx(1.0)
     assert found.values[5, -64:].abs().sum() == 0.0
+
+
+def test_a_table_of_numbers_becomes_features(tmp_path):
+    graph, labels = write_people(tmp_path)
+    table = tmp_path / "ages.csv"
+    table.write_text("age,person,height\n" + "".join(f"{20 + n},p{n:02},1.8\n" for n in range(10)) + "3,nobody,1.8\n")
+    found = read(graph, labels, features=table)
+    ages = np.array([*range(20, 30), 3.0])
+    own = found.task.features[[found.nodes.index(f"p{n:02}") for n in range(10)]]
+    assert own[:, 0].tolist() == pytest.approx(((ages - ages.mean()) / ages.std())[:10], abs=1e-6)
+    assert own[:, 1].tolist() == [0.0] * 10  # all are as tall
+    assert found.task.features[found.nodes.index("p10")].tolist() == [0.0, 0.0]
+    refused = [(f"person,age\np00,{bad}\n", "every column but 'person' must hold") for bad in ("old", "nan", "")]
+    for text, said in [*refused, ("x,y\n1,2\n", "no column names nodes")]:
+        table.write_text(text)
+        with pytest.raises(TuckerkgError, match=said):
+            read(graph, labels, features=table)
+
+
+def test_literals_of_a_graph_become_features_that_tell_classes(tmp_path):
+    graph, labels = tmp_path / "graph.nt", tmp_path / "people.tsv"
+    lines = [f'<http://x/p{n}> <http://x/age> "{20 + 30 * (n % 2) + n % 3}" .' for n in range(30)]
+    lines += [f"<http://x/p{n}> <http://x/knows> <http://x/p{(n + 7) % 30}> ." for n in range(30)]
+    graph.write_text("\n".join(lines) + "\n")
+    labels.write_text("item\tgroup\n" + "".join(f"http://x/p{n}\t{'old' if n % 2 else 'young'}\n" for n in range(30)))
+    found = read(graph, labels, literals="features")
+    assert found.task.notes["features"] == ["http://x/age (number)", "http://x/age (given)"]
+    assert len(found.task.triples) == 30
+    values = {**base_settings("nodes", "toy", 0, {"name": "rgcn"}), "classify": {"members": 2}}
+    run = train_task(found, parse_settings(put_all(values, {"train.epochs": 40.0, "classify.least": 50})))
+    assert run.evaluate("valid").judgement.accuracy > 0.9
+    none = read(graph, labels, literals="none")
+    assert (none.task.features, len(none.task.triples)) == (None, 30)
+
+
+def test_attributes_of_a_tu_folder_are_features(tmp_path):
+    place = write_molecules(tmp_path)
+    nodes = len(read_tu(place).nodes)
+    file = place / "TOY_node_attributes.txt"
+    file.write_text("".join(f"{n}.5, {-n}\n" for n in range(nodes)))
+    task = read_task_files(str(place), LabelOptions()).task
+    assert task.features.tolist() == [[n + 0.5, -n] for n in range(nodes)]
+    file.write_text("1.0\n")
+    with pytest.raises(InputError, match="has 1 rows"):
+        read_tu(place)
 
 
 def test_a_folder_in_the_tu_format(tmp_path):

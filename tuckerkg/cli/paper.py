@@ -103,7 +103,7 @@ def results(
     found, studies = all_outcomes(folder), Studies.read(folder)
     # Refuses before it writes.
     filled = None if readme is None else replace_block(readme, "headline", headline(found, studies))
-    figures = draw_figures(found, folder / "figures", studies.trust)
+    figures = draw_figures(found, folder / "figures", studies)
     place = Path(os.path.relpath(folder / "figures", out.resolve().parent))
     text = page(found, [(place / name).as_posix() for name in figures], bench_lines(folder), studies)
     out.write_text(text, encoding="utf-8")

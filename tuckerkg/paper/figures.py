@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from tuckerkg.errors import TuckerkgError
+from tuckerkg.paper.printed_page import draw_printed
+from tuckerkg.paper.question_page import NOTHING_MEASURED, Studies
 from tuckerkg.paper.reproduce import Outcome, counted_minutes
+from tuckerkg.paper.sparsity_page import GRAPHS, draw_sparsity
 from tuckerkg.paper.trust_page import draw_trust
 from tuckerkg.types import JsonObject
 
 PAPER, OURS, THIRD = "#777777", "#0b6e99", "#d1495b"
 
 
-def draw_figures(found: Mapping[str, Outcome], folder: Path, trust: Sequence[JsonObject] = ()) -> list[str]:
+def draw_figures(found: Mapping[str, Outcome], folder: Path, studies: Studies = NOTHING_MEASURED) -> list[str]:
     """Write one PNG per figure into ``folder`` and give their file names; a curve without runs shows the paper's.
 
-    ``trust`` is what was said of missing facts and what was true.
+    ``studies`` have the figures of scripts: whether probabilities hold, where an encoder pays, the recipe as printed.
     """
     try:
         import matplotlib as mpl  # noqa: PLC0415
@@ -26,7 +29,9 @@ def draw_figures(found: Mapping[str, Outcome], folder: Path, trust: Sequence[Jso
     mpl.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        *([_trust(trust, folder / "trust.png")] if trust else []),
+        *([_trust(studies.trust, folder / "trust.png")] if studies.trust else []),
+        *([_sparsity(studies.sparsity, folder / "sparsity.png")] if studies.sparsity else []),
+        *([_printed(studies.printed, folder / "printed.png")] if studies.printed else []),
         _question(found, folder / "question.png"),
         _bases(found, folder / "bases.png"),
         _subgraphs(found, "fb15k-237", "FB15k-237", folder / "subgraph-fb15k-237.png"),
@@ -39,6 +44,24 @@ def _trust(rows: Sequence[JsonObject], path: Path) -> str:
     figure, axes = _figure("The first 20, 100, 500 and 2,000 missing facts")
     draw_trust(rows, axes)
     _label(axes, "mean probability that was said", "share that was true")
+    return _saved(figure, path)
+
+
+def _sparsity(rows: Sequence[JsonObject], path: Path) -> str:
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    high = len({row["dataset"] for row in rows})
+    figure, panels = pyplot.subplots(high, len(GRAPHS), figsize=(9.0, 2.6 * high), sharey="row", squeeze=False)
+    draw_sparsity(rows, panels)
+    for axes in panels.flat:
+        _label(axes, "facts of the entity that is asked about", "test MRR")
+    return _saved(figure, path)
+
+
+def _printed(rows: Sequence[JsonObject], path: Path) -> str:
+    figure, axes = _figure("The paper's recipe as printed: validation along the way")
+    draw_printed(rows, axes)
+    _label(axes, "steps", "validation MRR")
     return _saved(figure, path)
 
 

@@ -27,7 +27,8 @@ class Studies:
     """What was measured beside the rows.
 
     Blends by dataset, answers for entities that training never saw, how far probabilities hold, whether explanations
-    name the edges that matter, and classes of nodes and graphs.
+    name the edges that matter, classes of nodes and graphs, where an encoder over tables pays, and the paper's recipe
+    as printed.
     """
 
     blends: Mapping[str, JsonObject]
@@ -35,6 +36,8 @@ class Studies:
     trust: Sequence[JsonObject] = ()
     explaining: JsonObject | None = None
     classes: Sequence[JsonObject] = ()
+    sparsity: Sequence[JsonObject] = ()
+    printed: Sequence[JsonObject] = ()
 
     @classmethod
     def read(cls, results: Path) -> Studies:
@@ -47,10 +50,11 @@ class Studies:
             _json(unseen) if unseen.exists() else [],
             _json(trust_file(results)) if trust_file(results).exists() else (),
             _json(explaining) if explaining.exists() else None,
-            _json(classes) if (classes := folder / "classes.json").exists() else (),
+            *(_json(file) if (file := folder / f"{name}.json").exists() else () for name in OF_SCRIPTS),
         )
 
 
+OF_SCRIPTS = ("classes", "sparsity", "printed")
 NOTHING_MEASURED = Studies({}, [], [])
 
 

@@ -12,9 +12,11 @@ from tuckerkg.errors import TuckerkgError
 from tuckerkg.paper.claims import Outcomes, claims
 from tuckerkg.paper.classes_page import classes_section
 from tuckerkg.paper.markdown import as_table, number, short, signed, with_deviation
+from tuckerkg.paper.printed_page import printed_section
 from tuckerkg.paper.question_page import NOTHING_MEASURED, TITLES, Studies, headline_cells, section
 from tuckerkg.paper.reproduce import NOTHING, Outcome, budget, outcome
 from tuckerkg.paper.rows import METRICS, paper_rows
+from tuckerkg.paper.sparsity_page import sparsity_section
 from tuckerkg.paper.trust_page import trust_section
 from tuckerkg.types import JsonObject
 
@@ -45,6 +47,8 @@ def page(
         section(found, studies),
         *([trust_section(studies.trust)] if studies.trust else []),
         *([classes_section(studies.classes)] if studies.classes else []),
+        *([sparsity_section(studies.sparsity)] if studies.sparsity else []),
+        *([printed_section(studies.printed, found)] if studies.printed else []),
         "## The paper's main table\n\n" + what_messages_bring(found) + "\n\n" + _main(found),
         "## TGCN in detail, and the CP core\n\n" + _details(found, "main", "cp", only="TGCN"),
         "## Every other system in detail\n\nCompGCN is an encoder: on FB15k-237 it is in front of TuckER here; in "

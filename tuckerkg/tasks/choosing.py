@@ -10,7 +10,7 @@ from torch import Tensor
 from tuckerkg.config.settings import Settings, parse_settings
 from tuckerkg.tasks.counts import CountClassifier, CountSettings
 from tuckerkg.tasks.figures import Judgement, judge
-from tuckerkg.tasks.probabilities import fit_probabilities, unseen_scores
+from tuckerkg.tasks.probabilities import fit_probabilities
 from tuckerkg.tasks.surroundings import Surroundings
 from tuckerkg.tasks.task import TRAIN, Task, TaskKind, stratified_folds
 from tuckerkg.tasks.training import FOLD_SEED, Trial, try_settings
@@ -97,7 +97,7 @@ def with_counts(task: Task, settings: Settings, encoder: Trial, log: LogFunction
         for kind in COUNTS:
             for decay in COUNT_DECAYS:
                 found = CountClassifier(task, fold, CountSettings(kind, hops, decay), surroundings)
-                judgement, share = _beside(encoder, unseen_scores(found.scores(found.items), fold), task.classes)
+                judgement, share = _beside(encoder, found.unseen, task.classes)
                 if judgement.headline > best:
                     counted = {"counts": kind, "hops": hops, "counts_decay": decay}
                     best, chosen = (
@@ -111,7 +111,7 @@ def with_counts(task: Task, settings: Settings, encoder: Trial, log: LogFunction
 def _beside(encoder: Trial, counts: Tensor, classes: tuple[str, ...]) -> tuple[Judgement, float]:
     """How unseen labels are judged by encoder and counts together, and the share of these."""
     fitted = fit_probabilities(encoder.scores, encoder.label, counts)
-    return judge(fitted.of(encoder.scores[None], counts[None]), encoder.label, classes), fitted.counted
+    return judge(fitted.of(encoder.scores[None], counts), encoder.label, classes), fitted.counted
 
 
 def described(settings: Settings) -> str:

@@ -355,11 +355,14 @@ def _given_features(options: LabelOptions, names: Vocabulary) -> torch.Tensor | 
         raise TuckerkgError(f"{options.features}: no column names nodes of the graph")
     columns = [column for column in table.columns if column != own]
     try:
-        values = np.array([[float(value) for value in table[column].to_list()] for column in columns], np.float32).T
+        values = np.array([[float(value) for value in table[column].to_list()] for column in columns]).T
     except (TypeError, ValueError):
-        raise TuckerkgError(f"{options.features}: every column but '{own}' must hold numbers") from None
+        values = np.array([[np.nan]])
+    if not np.isfinite(values).all():
+        raise TuckerkgError(f"{options.features}: every column but '{own}' must hold numbers")
     deviation = values.std(0)
-    values = (values - values.mean(0)) / np.where(deviation > 0, deviation, 1.0)
+    varies = deviation > 1e-9 * np.abs(values).max(0)  # a column of equal numbers deviates by rounding
+    values = np.where(varies, (values - values.mean(0)) / np.where(varies, deviation, 1.0), 0.0)
     found = np.zeros((len(names), len(columns)), np.float32)
     rows = [(names.id_of(item), place) for place, item in enumerate(table[own].to_list()) if item in names]
     ids, places = zip(*rows, strict=True)

@@ -1,6 +1,7 @@
 """A linear classifier of counts: what stands around an item, without any vector of a node and without messages.
 
-It votes beside the encoders of a committee. As each of these, it is fitted once for every fold, on the others' labels.
+It votes beside the encoders of a committee. Like these it is fitted once for every fold, on the labels of the others,
+to see what it knows of labels that it did not see, and then on all of them.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class CountSettings:
 
 
 class CountClassifier:
-    """Softmax regressions on counts, one for every fold, each fitted without it.
+    """A softmax regression on counts, and one for every fold that is fitted without it.
 
     Args:
         task: what is classified; only labels to train on are read.
@@ -101,21 +102,34 @@ class CountClassifier:
         return CountTable(*self.surroundings.of(self.items.numpy()), len(self.items), self.settings.kind)
 
     @cached_property
+    def numbers(self) -> Tensor:
+        """Those of the labels to train on, sparse ``[m, f]``."""
+        return self._numbers(self.items.numpy())
+
+    @cached_property
     def weights(self) -> tuple[Tensor, Tensor]:
-        """Weights ``[K, f, C]`` and biases ``[K, C]``."""
-        numbers = self._numbers(self.items.numpy())
-        fits = []
+        """Weights ``[f, C]`` and biases ``[C]``, fitted on all labels to train on."""
+        return self._fitted(torch.ones_like(self.fold, dtype=torch.bool))
+
+    @cached_property
+    def unseen(self) -> Tensor:
+        """Scores of the labels to train on, each by the regression that did not see its fold, ``[m, C]``."""
+        found = torch.zeros(len(self.label), len(self.task.classes), dtype=torch.double)
         for number in range(int(self.fold.max()) + 1):
-            seen = torch.nonzero(self.fold != number)[:, 0]
-            rows = numbers.index_select(0, seen)
-            fits.append(softmax_regression(rows, self.label[seen], len(self.task.classes), self.settings.decay))
-        return torch.stack([fit[0] for fit in fits]), torch.stack([fit[1] for fit in fits])
+            own = self.fold == number
+            weights, biases = self._fitted(~own)
+            found[own] = (self.numbers @ weights + biases)[own]
+        return found
 
     def scores(self, items: Tensor, without: int | None = None) -> Tensor:
-        """Scores of items by every fold's regression, ``[K, n, C]``; ``without`` is a fact that is not there."""
-        numbers = self._numbers(items.numpy(), without)
+        """Scores of items, ``[n, C]``; ``without`` is a fact that is not there."""
         weights, biases = self.weights
-        return torch.stack([torch.sparse.mm(numbers, own) for own in weights]) + biases[:, None]
+        return self._numbers(items.numpy(), without) @ weights + biases
+
+    def _fitted(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        places = torch.nonzero(seen)[:, 0]
+        rows = self.numbers.index_select(0, places)
+        return softmax_regression(rows, self.label[places], len(self.task.classes), self.settings.decay)
 
     def _numbers(self, items: Ids, without: int | None = None) -> Tensor:
         rows, keys = self.surroundings.of(items, without)

@@ -89,8 +89,7 @@ def _lost_by_counts(counts: CountClassifier, item: int, place: int, facts: list[
     asked = torch.tensor([item])
 
     def margin(without: int | None) -> float:
-        scores = counts.scores(asked, without).mean(0)[0]
-        return float(scores.log_softmax(0)[place])
+        return float(counts.scores(asked, without)[0].log_softmax(0)[place])
 
     whole = margin(None)
     left = {row: margin(row) for row in facts[:RECOUNTED]}

@@ -35,7 +35,7 @@ class ClassProbabilities:
     counted: float = 0.0
 
     def of(self, scores: Tensor, counts: Tensor | None = None) -> Tensor:
-        """The members' mean probabilities: ``[K, m, C] -> [m, C]``; ``counts`` are scores by counts, as many."""
+        """The members' mean probabilities: ``[K, m, C] -> [m, C]``; ``counts [m, C]`` are scores by counts."""
         return F.softmax(_joined(scores, counts, self.counted) / self.temperature, -1).mean(0)
 
 

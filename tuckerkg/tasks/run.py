@@ -147,16 +147,17 @@ class ClassRun:
     def _unseen(self, voters: Voters = "all") -> tuple[Tensor, Tensor | None, Tensor]:
         """Scores of the labels to train on, what counts say of them, and the labels."""
         items, label = self.task.of_part(TRAIN)
-        scores, counts = self._scores_of(items, voters)
-        fold = self._fold()
-        return unseen_scores(scores, fold), None if counts is None else unseen_scores(counts, fold), label
+        scores = unseen_scores(self.scores[:, items], self._fold())
+        if self.counts is None or voters == "encoder":
+            return scores, None, label
+        return (self.counts.unseen, None, label) if voters == "counts" else (scores, self.counts.unseen, label)
 
     def _scores_of(self, items: Tensor, voters: Voters = "all") -> tuple[Tensor, Tensor | None]:
-        """Scores ``[K, n, C]`` by the encoders, and by counts where they vote."""
+        """Scores ``[K, n, C]`` by the encoders, and ``[n, C]`` by counts where they vote."""
         if self.counts is None or voters == "encoder":
             return self.scores[:, items], None
-        counts = torch.cat([self.counts.scores(part) for part in items.split(AT_ONCE)], 1)
-        return (counts, None) if voters == "counts" else (self.scores[:, items], counts)
+        counts = torch.cat([self.counts.scores(part) for part in items.split(AT_ONCE)])
+        return (counts[None], None) if voters == "counts" else (self.scores[:, items], counts)
 
     def probabilities_of(self, items: Tensor) -> Tensor:
         """Probabilities of items by number, ``[n, C]``."""
@@ -220,7 +221,7 @@ class ClassRun:
         fitted = self.fitted if voters == "all" else self._fitted_for(voters)
         if part == "valid" and len(self.scores) > 1:
             scores, counts, label = self._unseen(voters)
-            shares = fitted.of(scores[None], None if counts is None else counts[None])
+            shares = fitted.of(scores[None], counts)
             return _evaluation(shares, label, self.task.classes, fitted.threshold)
         items, label = self.task.of_part(TEST)
         if part != "test" or not len(items):

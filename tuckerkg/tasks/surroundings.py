@@ -3,9 +3,9 @@
 A key is a 64-bit hash; what is alike in two places of a graph, or in two graphs of a set, has the same key.
 
 Around a node: the relations of each path that begins there, alone and with the node that the path ends in (as in
-RDF2Vec's walks, Ristoski and Paulheim 2016). Of a graph: the type of every node, which types every edge joins, and in
-each further round a node's colour with the multiset of its neighbours' colours and the relations to them (Shervashidze
-et al. 2011).
+RDF2Vec's walks, Ristoski and Paulheim 2016), and that node alone with the length of the path. Of a graph: the type of
+every node, which types every edge joins, and in each further round a node's colour with the multiset of its neighbours'
+colours and the relations to them (Shervashidze et al. 2011).
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Surroundings:
             paths = mixed(paths[rows], relations)
             on = nodes != items[places]  # there and back again says nothing new
             places, nodes, paths = places[on], nodes[on], paths[on]
-            found += [(places, paths), (places, mixed(mixed(paths, -1), nodes))]
+            lengths = np.full(len(nodes), hop, np.uint64)
+            found += [
+                (places, each) for each in (paths, mixed(mixed(paths, -1), nodes), mixed(mixed(lengths, -2), nodes))
+            ]
         return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
 
     def _of_graphs(self, items: Ids, without: int | None) -> tuple[Ids, Keys]:
