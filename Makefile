@@ -62,7 +62,7 @@ test-browser: $(VENV)/dev  ## the page in Chromium, which is installed where it 
 	$(PIP) --editable ".[browser]"
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 		|| (apt-get update -qq && apt-get install -qq -y chromium) >/dev/null
-	$(BIN)/python -m pytest -m browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m browser
 
 docs: $(VENV)/dev  ## the documentation site, in docs/_build/html
 	$(PIP) --editable ".[docs]"
