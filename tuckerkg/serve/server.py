@@ -27,6 +27,7 @@ from tuckerkg.serve.app import make_app
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.middleware import HEADERS, LOOPBACK, Guard
 from tuckerkg.serve.problems import Refused
+from tuckerkg.serve.queue.held import share_memory_among_threads
 from tuckerkg.serve.routes.classes import class_app
 from tuckerkg.serve.state import SHARED, RunSource, Service
 from tuckerkg.tasks.run import ClassRun
@@ -287,6 +288,7 @@ def serve(
         if server is not None:
             server.should_exit = True
 
+    share_memory_among_threads()
     place = os.environ.get(SHARED)
     service = Service(
         sources,

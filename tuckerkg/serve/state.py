@@ -123,7 +123,7 @@ class Service:
         self.budgets = Budgets(self.limits)
         self.held = Held(self.limits.held_bytes, self.metrics.held, give_memory_back)
         self.tracing = tracing()
-        self.scheduler = Scheduler(self.limits, self.metrics, self.tracing)
+        self.scheduler = Scheduler(self.limits, self.metrics, self.tracing, give_memory_back)
         self._own = None if shared is not None else tempfile.TemporaryDirectory(prefix="tuckerkg-serve-")
         self.shared = shared or Path(self._own.name if self._own is not None else "")
         self.told = Told(self.shared)

@@ -15,11 +15,11 @@ from tuckerkg.serve.schemas.asked import Asked
 from tuckerkg.serve.watching.prometheus import ServiceMetrics
 
 
-def with_scheduler(program, **limits):
+def with_scheduler(program, trim=lambda: None, **limits):
     """What ``program`` makes of a scheduler that runs."""
 
     async def run():
-        scheduler = Scheduler(Limits(**limits), ServiceMetrics())
+        scheduler = Scheduler(Limits(**limits), ServiceMetrics(), trim=trim)
         await scheduler.start()
         try:
             return await program(scheduler)
@@ -175,3 +175,15 @@ def test_small_questions_of_one_engine_make_up_one_product():
     assert with_scheduler(program) == [[{"tail": "kind"}]]
     assert "kind" in batches[0]  # though 300 of another client came before it
     assert 1 < len(batches[0]) < 300
+
+
+def test_memory_is_given_back_once_no_large_request_is_left():
+    trimmed: list[int] = []
+    computed: list[str] = []
+
+    async def program(scheduler):
+        await asyncio.gather(*(scheduler.large(name, Slices(name, 3, computed)) for name in "abcdef"))
+        await asyncio.sleep(0)
+
+    with_scheduler(program, trim=lambda: trimmed.append(len(computed)))
+    assert trimmed == [18]

@@ -1,7 +1,7 @@
 """Questions answered in slices: between two of them others get their turn, and work that nobody waits for ends.
 
-A slice is as many questions as take about ``SLICE`` seconds. What a question's answers need besides, each answer's own
-question in the other direction, is asked in slices too.
+A slice is as many questions as take about ``SLICE`` seconds, and ``SLICE_BYTES`` for their scores. What a question's
+answers need besides, each answer's own question in the other direction, is asked in slices too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tuckerkg.probability.weigher import Found
 
 SLICE = 0.05  # seconds
 MOST_AT_ONCE = 1_024  # questions of a slice
+SLICE_BYTES = 8 << 20  # of a slice's scores; what is made of them is several times as large
 Pause = Callable[[], None]
 """Called between two slices; raises where the work is given up."""
 
@@ -49,7 +50,8 @@ class Slices:
 
     def __init__(self, predictor: Predictor, seconds: float) -> None:
         self.predictor, self.seconds = predictor, seconds
-        self.part = max(1, min(MOST_AT_ONCE, int(SLICE / max(seconds, 1e-9))))
+        most = min(MOST_AT_ONCE, SLICE_BYTES // (4 * max(1, predictor.num_entities)))
+        self.part = max(1, min(most, int(SLICE / max(seconds, 1e-9))))
 
     def answers(
         self, queries: Tensor, k: Tensor, known: Tensor, typed: Tensor, joined: bool, pause: Pause = no_pause
@@ -72,16 +74,14 @@ class Slices:
         logits = self.logits(found, pause)
         return by_question(self.predictor.columns(found, logits, joined), logits, k)
 
-    def logits(self, found: Found, pause: Pause = no_pause) -> Tensor:
-        """Logits from both questions of each fact."""
+    def logits(self, found: Found, pause: Pause = no_pause, part: int | None = None) -> Tensor:
+        """Logits from both questions of each fact, ``part`` at a time."""
         parts = []
-        for first in range(0, len(found.answers), self.part):
+        step = part or self.part
+        for first in range(0, len(found.answers), step):
             pause()
-            parts.append(
-                self.predictor.weigher.logits(
-                    found.rows(torch.arange(first, min(first + self.part, len(found.answers))))
-                )
-            )
+            rows = torch.arange(first, min(first + step, len(found.answers)))
+            parts.append(self.predictor.weigher.logits(found.rows(rows)))
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 
     def best(self, queries: Tensor, k: int, known: bool, typed: bool, joined: bool, pause: Pause = no_pause) -> Answers:
@@ -90,14 +90,15 @@ class Slices:
         joined = joined and predictor.calibration.fitted
         count = predictor.shortlist_size(k) if joined else k
         best = Found.joined([])
-        for first in range(0, len(queries), self.part):
+        step = max(1, self.part // 2)  # several such questions are under way at once, each with its own memory
+        for first in range(0, len(queries), step):
             pause()
-            more = predictor.shortlist(queries[first : first + self.part], count, known, typed)
+            more = predictor.shortlist(queries[first : first + step], count, known, typed)
             best = Found.joined([best, more])
             best = best.rows(
                 torch.argsort(predictor.weigher.logits_of_question(best), descending=True, stable=True)[:count]
             )
-        logits = self.logits(best, pause) if joined else predictor.weigher.logits_of_question(best)
+        logits = self.logits(best, pause, step) if joined else predictor.weigher.logits_of_question(best)
         order = torch.sort(logits, descending=True, stable=True).indices[:k]
         return predictor.columns(best, logits, joined).rows(order)
 

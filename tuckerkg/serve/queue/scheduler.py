@@ -108,10 +108,23 @@ class Turns:
 
 
 class Scheduler:
-    """Computes for all clients and runs of one process."""
+    """Computes for all clients and runs of one process.
 
-    def __init__(self, limits: Limits, metrics: ServiceMetrics, tracing: Tracing | None = None) -> None:
-        self.limits, self.metrics, self.tracing = limits, metrics, tracing or Tracing()
+    Args:
+        limits: how much of what may wait, and what is large.
+        metrics: where it is counted.
+        tracing: makes spans of waiting and computing.
+        trim: called when no large request is under way any more.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        metrics: ServiceMetrics,
+        tracing: Tracing | None = None,
+        trim: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.limits, self.metrics, self.tracing, self.trim = limits, metrics, tracing or Tracing(), trim
         self.small_at_work, self.at_work = Requests(), Requests()
         self._small: OrderedDict[str, deque[_Small]] = OrderedDict()
         self._came = asyncio.Event()
@@ -307,6 +320,8 @@ class Scheduler:
             else:
                 large.future.set_exception(error)
         self._dispatch()
+        if not self._running:
+            self.trim()
 
 
 def _tried(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
