@@ -110,9 +110,19 @@ def test_leaving_a_fact_out_counts_as_a_graph_without_it(people, molecules):
 
 
 def test_paths_do_not_go_on_through_hubs(people, monkeypatch):
-    monkeypatch.setattr("tuckerkg.tasks.surroundings.WIDEST", 0)
-    items = people.task.labelled[:4].tolist()
-    assert keys_of(people.task, items, 2) == keys_of(people.task, items, 1)
+    task, items = people.task, people.task.labelled[:4].tolist()
+    edges = add_inverses(task.triples, task.num_relations)
+    degrees = np.bincount(edges[:, 0])
+    behind = degrees[edges[np.isin(edges[:, 0], task.of_part(TRAIN)[0].numpy()), 2]]
+    assert Surroundings(task, 2).widest == 200
+    limits = np.unique(behind)[::-1].tolist()
+    assert len(limits) > 3
+    monkeypatch.setattr("tuckerkg.tasks.surroundings.WIDEST", (*limits, 0))
+    for limit in limits[:3]:  # the first limit whose paths are affordable
+        monkeypatch.setattr("tuckerkg.tasks.surroundings.MOST_PATHS", int(behind[behind <= limit].sum()))
+        assert Surroundings(task, 2).widest == limit
+    monkeypatch.setattr("tuckerkg.tasks.surroundings.MOST_PATHS", 1)
+    assert keys_of(task, items, 2) == keys_of(task, items, 1)
 
 
 def test_numbers_of_counts():

@@ -35,8 +35,9 @@ class CountTable:
 
     def __init__(self, rows: Ids, keys: Keys, count: int, kind: Counted) -> None:
         self.kind = kind
-        pairs = np.unique(np.stack([rows.astype(np.uint64), keys], 1), axis=0)
-        columns, owners = np.unique(pairs[:, 1], return_counts=True)
+        columns, places = np.unique(keys, return_inverse=True)
+        pairs = np.unique(places * count + rows)  # a key in an item, once
+        owners = np.bincount(pairs // count, minlength=len(columns))
         kept = owners >= FEWEST_OWNERS
         self.columns = columns[kept]
         self.weights = np.log(1.0 + count / owners[kept]) if kind == "tf-idf" else np.ones(kept.sum())

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tuckerkg.data.triple_sets import add_inverses
-from tuckerkg.tasks.task import Task
+from tuckerkg.tasks.task import TRAIN, Task
 
 Keys = npt.NDArray[np.uint64]
 Ids = npt.NDArray[np.int64]
 
-WIDEST = 200  # edges of a node that paths go on through: whatever is on the far side of a hub says no more than the hub
+WIDEST = (200, 100, 50, 20, 10, 5, 2, 0)  # edges of a node that paths go on through: the first that is affordable
+MOST_PATHS = 5_000_000  # of two facts, from all labels to train on
 FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of SplitMix64
 
 
@@ -38,10 +39,18 @@ class Surroundings:
         self.edges = edges[order]
         self.facts = order % max(len(task.triples), 1)
         self.first = np.searchsorted(self.edges[:, 0], np.arange(task.num_nodes + 1))
+        self.widest = self._widest() if task.kind == "nodes" and hops > 1 else 0
 
     def of(self, items: Ids, without: int | None = None) -> tuple[Ids, Keys]:
         """Places in ``items`` and a key found there, as often as it is; ``without`` is a fact that is not there."""
         return self._of_graphs(items, without) if self.task.graph_of is not None else self._of_nodes(items, without)
+
+    def _widest(self) -> int:
+        """How many edges a node may have that paths go on through; what is behind a hub says no more than the hub."""
+        _, edges = self._edges_of(self.task.of_part(TRAIN)[0].numpy(), None)
+        nodes = self.edges[edges, 2]
+        degrees = self.first[nodes + 1] - self.first[nodes]
+        return next(limit for limit in WIDEST if limit == 0 or degrees[degrees <= limit].sum() <= MOST_PATHS)
 
     def _of_nodes(self, items: Ids, without: int | None) -> tuple[Ids, Keys]:
         places, nodes = np.arange(len(items)), items
@@ -49,7 +58,7 @@ class Surroundings:
         found: list[tuple[Ids, Keys]] = []
         for hop in range(self.hops):
             if hop:
-                open_ = self.first[nodes + 1] - self.first[nodes] <= WIDEST
+                open_ = self.first[nodes + 1] - self.first[nodes] <= self.widest
                 places, nodes, paths = places[open_], nodes[open_], paths[open_]
             rows, edges = self._edges_of(nodes, without)
             places, relations, nodes = places[rows], self.edges[edges, 1], self.edges[edges, 2]
