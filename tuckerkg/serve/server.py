@@ -250,6 +250,7 @@ def serve(
     door: Door,
     *,
     listener: socket.socket | None = None,
+    late: bool = False,
     on_ready: Callable[[], None] = lambda: None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     log: LogFunction = ignore,
@@ -261,6 +262,7 @@ def serve(
         sources: the runs; opened in a thread once the service listens.
         door: where it listens.
         listener: a socket that listens there already.
+        late: take connections only when the first run is loaded.
         on_ready: called once the first run is loaded.
         limits: how much one client may ask.
         log: called with sentences for the user, and with a line about each request that was refused or failed.
@@ -296,6 +298,7 @@ def serve(
         limits=limits,
         log=log,
         shared=None if place is None else Path(place),
+        late=late,
         on_ready=on_ready,
         on_failure=end,
     )

@@ -97,6 +97,7 @@ class Service:
         log: called with sentences for the user.
         shared: a folder for jobs and files that were sent, which all workers see; None: one of its own.
         runs: the folder for new runs; None: that of the first run.
+        late: whether the first run is loaded before the service takes connections.
         on_ready: called once the first run is loaded.
         on_failure: called where it could not be.
     """
@@ -111,12 +112,13 @@ class Service:
         log: LogFunction = ignore,
         shared: Path | None = None,
         runs: Path | None = None,
+        late: bool = False,
         on_ready: Callable[[], None] = lambda: None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.access, self.limits = access or Access(), limits or Limits()
         self.metrics, self.log = metrics or ServiceMetrics(), log
-        self.on_ready, self.on_failure = on_ready, on_failure
+        self.late, self.on_ready, self.on_failure = late, on_ready, on_failure
         self.slots = {source.name: Slot(source) for source in sources}
         self.default = sources[0].name if sources else ""
         self.draining = False  # the service ends
@@ -135,10 +137,14 @@ class Service:
     async def start(self) -> None:
         """Load the runs in a thread, one after the other; until then the service is up but not ready."""
         await self.scheduler.start()
-        self._tasks.append(asyncio.create_task(self._load_all()))
+        slots = list(self.slots.values())
+        if self.late and slots:
+            with contextlib.suppress(Exception):  # on_failure was called, which ends the service
+                await self._load(slots.pop(0))
+        self._tasks.append(asyncio.create_task(self._load_all(slots)))
 
-    async def _load_all(self) -> None:
-        for slot in list(self.slots.values()):
+    async def _load_all(self, slots: Sequence[Slot]) -> None:
+        for slot in slots:
             await self._load(slot)
         self._tasks.append(asyncio.create_task(self._watch()))
 

@@ -18,14 +18,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from tuckerkg.inference.run import Run
 from tuckerkg.serve.limits import Limits
 from tuckerkg.serve.server import CannotListenError, Door, serve
 from tuckerkg.serve.state import SHARED, RunSource
@@ -56,25 +54,16 @@ def work(
     listener = socket.socket(fileno=int(listening))
     lifeline = socket.socket(fileno=int(told))
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    first, *others = sources
-    if early == "late":
-        run = first.open(None)  # and only then take connections
-        first = replace(first, open=_once(run, first.open))
     return serve(
-        [first, *others],
+        sources,
         door,
         listener=listener,
+        late=early == "late",
         on_ready=lambda: lifeline.sendall(READY),
         limits=limits,
         log=lambda text: log(f"worker {number}: {text}"),
         access_log=access_log,
     )
-
-
-def _once(run: Run, again: Callable[[int | None], Run]) -> Callable[[int | None], Run]:
-    """Gives the run that is open already, the first time."""
-    opened = [run]
-    return lambda version: opened.pop() if opened and version is None else again(version)
 
 
 def _end_with(lifeline: socket.socket) -> None:

@@ -43,9 +43,10 @@ class Tracing:
         """A part of the request that is at work here, from one moment of ``perf_counter`` to another."""
         if self._tracer is None:
             return
-        since = time.time() - time.perf_counter()
-        span = self._tracer.start_span(name, start_time=int(1e9 * (began + since)), attributes=attributes)
-        span.end(int(1e9 * (ended + since)))
+        # A span says when it began by the time of day; how long it is comes from ``perf_counter`` alone.
+        day = time.time_ns() - time.perf_counter_ns()
+        span = self._tracer.start_span(name, start_time=day + int(1e9 * began), attributes=attributes)
+        span.end(day + int(1e9 * ended))
 
 
 def tracing() -> Tracing:
